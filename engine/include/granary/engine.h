@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The engine: one loaded model on one device. One thread at a time calls it; telemetry, tokenizer,
+// planner copies and stop requests may be used from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "granary/planner.h"
+#include "granary/settings.h"
+#include "granary/telemetry.h"
+#include "granary/tokenizer.h"
+
+namespace granary {
+
+// Asked for by one thread, noticed by another within 250 ms.
+class StopSignal {
+  public:
+    void request() { stopped_.store(true, std::memory_order_relaxed); }
+    void reset() { stopped_.store(false, std::memory_order_relaxed); }
+    bool requested() const { return stopped_.load(std::memory_order_relaxed); }
+
+  private:
+    std::atomic<bool> stopped_{false};
+};
+
+struct Message {
+    std::string role;  // "system", "user", "assistant"
+    std::string content;
+};
+
+struct Sampling {
+    float temperature = 0;  // 0: greedy
+    uint32_t top_k = 0;     // 0: off
+    float top_p = 1;        // 1: off
+    float min_p = 0;        // 0: off
+    float repeat_penalty = 1;
+    uint32_t repeat_window = 64;
+    uint64_t seed = 0;
+};
+
+struct Request {
+    std::vector<Message> messages;
+    std::string raw;             // used instead of messages when use_raw: no template
+    bool use_raw = false;
+    bool continue_last = false;  // the last message is an assistant's, to be continued
+    std::optional<uint32_t> max_tokens;  // -n; else until the answer ends or the context is full
+    Sampling sampling;
+};
+
+// answer_ended: the model said so; token_limit: -n; context_full: no cell left; stopped: by you.
+enum class Finish : uint8_t { answer_ended, token_limit, context_full, stopped };
+
+// What one request did, with what memory did.
+struct Report {
+    Finish finish = Finish::answer_ended;
+    uint32_t prompt_tokens = 0;  // of the whole prompt
+    uint32_t kept_tokens = 0;    // already in K/V, not read again
+    uint32_t read_tokens = 0;
+    double read_seconds = 0;
+    uint32_t answer_tokens = 0;
+    double answer_seconds = 0;
+    double first_token_seconds = 0;  // from the call to the first text
+    uint32_t loan_granules = 0;
+    uint32_t loan_experts = 0;  // slots that the loan took
+    uint32_t kv_cells_added = 0;
+    uint32_t kv_granules_added = 0;
+    uint64_t driver_allocations = 0;  // during the request
+    bool streamed = false;            // all experts streamed in at least one chunk
+
+    // "kept 1,412 of 1,430 tokens, read 18"
+    std::string kept_line() const;
+    // "Read 1,412 tokens in 0.7 s; the loan took 64 granules from 17 cold experts and gave them
+    // back; K/V +128; new driver memory: none"
+    std::string memory_line() const;
+};
+
+// Called on the engine's thread; must return soon.
+struct Listener {
+    std::function<void(const Report&)> on_read;        // the prompt is read
+    std::function<void(std::string_view)> on_text;     // whole UTF-8 characters
+    std::function<void(uint32_t done, uint32_t total, double eta_seconds)> on_progress;
+};
+
+struct LoadProgress {
+    std::function<void(uint64_t done_bytes, uint64_t total_bytes)> on_bytes;
+    const StopSignal* stop = nullptr;
+};
+
+// One conversation's cells. Several may live; one runs.
+using ConversationId = uint32_t;
+
+// Numbers of a forward pass, for `logits`: positions asked for and the argmax of all.
+struct LogitsRequest {
+    std::vector<TokenId> tokens;
+    std::vector<uint32_t> positions;
+    uint32_t greedy = 0;
+};
+struct LogitsResult {
+    std::vector<TokenId> argmax;              // [tokens]
+    std::vector<std::vector<float>> logits;   // [positions][vocab]
+    std::vector<TokenId> greedy;
+};
+
+struct BenchResult {
+    double prefill_tok_s = 0, decode_tok_s = 0;
+};
+
+struct EngineOptions {
+    Settings settings;
+    gpu::Arithmetic arithmetic = gpu::Arithmetic::fast;
+    int nice = 0;  // of the engine's threads
+    LoadProgress progress;
+};
+
+class Engine {
+  public:
+    static Result<std::unique_ptr<Engine>> open(const std::string& path,
+                                                const EngineOptions& options);
+    ~Engine();
+
+    const ModelFacts& model() const;
+    const gpu::DeviceInfo& device() const;
+    const Plan& plan() const;        // the one that runs
+    Planner planner() const;         // a copy, for previews on any thread
+    std::shared_ptr<const Tokenizer> tokenizer() const;
+    Telemetry& telemetry();
+    bool has_chat_template() const;
+
+    // Bytes by class now; they sum to plan().budget_bytes.
+    std::array<uint64_t, kOwners> bytes() const;
+    uint64_t driver_allocations_after_load() const;
+
+    // New settings between requests: all or nothing. True: conversations must be read again.
+    Result<bool> apply(const Settings& settings);
+
+    Result<ConversationId> create_conversation();
+    void drop_conversation(ConversationId id);
+    uint32_t cells(ConversationId id) const;  // tokens held in K/V
+
+    // Tokens of a request as `answer` would read it.
+    Result<std::vector<TokenId>> tokens_of(const Request& request) const;
+
+    // Admission: prompt + answer room <= max-context, else `refused` with both numbers and nothing
+    // read or changed. Then reads what is not kept, and answers. Stop at any token keeps what was
+    // read and said.
+    Result<Report> answer(ConversationId id, const Request& request, const Listener& listener,
+                          const StopSignal& stop);
+
+    Result<LogitsResult> logits(const LogitsRequest& request);
+    // Random tokens: reads prompt_tokens, then decodes decode_tokens after them. 0 leaves one out.
+    Result<BenchResult> bench(uint32_t prompt_tokens, uint32_t decode_tokens);
+
+  private:
+    struct Impl;
+    explicit Engine(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+// Answer room when -n is absent: min(1,024, max_context / 4).
+uint32_t answer_room(uint32_t max_context);
+
+}  // namespace granary

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Layout arithmetic: a pure function of model, device and settings. No clock, no device, no
+// chance, under a millisecond: sliders call it while they move.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpu/device.h"
+#include "gpu/error.h"
+#include "gpu/kernels.h"
+#include "granary/settings.h"
+#include "granary/telemetry.h"
+
+namespace granary {
+
+// What the planner needs to know of a model; bytes.
+struct ModelFacts {
+    std::string name, family;
+    uint32_t layers = 0, trained_context = 0, vocab = 0, hidden = 0;
+    uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
+    gpu::AttentionShape attention;
+    uint64_t fixed_bytes = 0;            // weights that are always on the device
+    uint64_t host_bytes = 0;             // weights that stay in host memory (token embedding)
+    std::vector<uint64_t> expert_bytes;  // [layers] one expert's slot, rounded to 256
+    uint64_t row_bytes = 0;              // one slot of every layer
+    uint64_t kv_bytes_per_token = 0;
+};
+
+struct DeviceFacts {
+    gpu::Face face = gpu::Face::unified;
+    uint64_t granule_bytes = 0;
+    uint64_t free_bytes = 0;
+};
+
+struct Plan {
+    Settings settings;            // as asked for
+    uint32_t max_context = 0;     // as resolved
+    uint32_t chunk = 0;           // tokens of a prompt chunk
+    uint32_t stream_min = 0;      // chunk from which all experts stream; UINT32_MAX: never
+    uint64_t granule_bytes = 0;
+    uint64_t budget_bytes = 0;    // whole granules
+    // Granules; they sum to budget_bytes / granule_bytes.
+    uint32_t fixed = 0, workspace = 0, expert_range = 0, spare = 0;
+    uint32_t kv_at_max = 0;       // K/V granules of max_context cells
+    uint32_t loan = 0;            // of one running prompt
+    uint32_t smallest_loan = 0;
+    uint32_t floor = 0;           // granules that experts keep
+    uint32_t rows_at_start = 0;   // expert rows that fit before the first prompt
+    uint32_t rows_at_max = 0;     // that are left with max_context cells and no prompt
+    // Bytes by class with an empty and with a full context, while a prompt runs.
+    std::array<uint64_t, kOwners> at_start{}, at_max{};
+};
+
+class Planner {
+  public:
+    Planner(ModelFacts model, DeviceFacts device)
+        : model_(std::move(model)), device_(device) {}
+
+    // The layout, or a refusal with each term of the sum ("budget 8 MiB: fixed weights 6.5 MiB +
+    // ... = ... MiB") and the nearest settings that would fit.
+    Result<Plan> plan(const Settings& settings) const;
+
+    const ModelFacts& model() const { return model_; }
+    const DeviceFacts& device() const { return device_; }
+
+  private:
+    ModelFacts model_;
+    DeviceFacts device_;
+};
+
+}  // namespace granary

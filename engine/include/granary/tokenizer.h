@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Text to token ids and back. Immutable once made: any thread may use it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpu/error.h"
+
+namespace granary {
+
+namespace gguf { class File; }
+
+using TokenId = int32_t;
+
+class Tokenizer {
+  public:
+    virtual ~Tokenizer() = default;
+
+    // special: names of control and user-defined tokens in the text become those tokens, and BOS
+    // is put in front where the file asks for it. Otherwise neither happens.
+    virtual std::vector<TokenId> encode(std::string_view text, bool special) const = 0;
+
+    // The bytes of one token; control tokens give nothing unless `special`.
+    virtual std::string piece(TokenId token, bool special = false) const = 0;
+
+    virtual uint32_t size() const = 0;
+    virtual bool ends_answer(TokenId token) const = 0;  // eos, eot, eom and the like
+    virtual TokenId bos() const = 0;                    // -1: none
+    virtual TokenId eos() const = 0;                    // -1: none
+    virtual bool adds_bos() const = 0;
+};
+
+// Errors: unsupported pre-tokeniser or model (the error names it), a vocabulary that breaks rules.
+Result<std::shared_ptr<const Tokenizer>> make_tokenizer(const gguf::File& file);
+
+// Joins pieces to text that is never cut inside a UTF-8 character: bytes that may still become
+// one are held back; bytes that cannot are given out as U+FFFD.
+class StreamingDetokenizer {
+  public:
+    explicit StreamingDetokenizer(std::shared_ptr<const Tokenizer> tokenizer);
+    std::string push(TokenId token);
+    std::string finish();  // what was held back
+
+  private:
+    std::shared_ptr<const Tokenizer> tokenizer_;
+    std::string held_;
+};
+
+}  // namespace granary

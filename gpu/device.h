@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A device: its memory as ranges and granules, its streams, events and copies.
+//
+// Addresses live in ranges, memory lives in granules, and mapping puts a granule behind one place
+// of a range. Addresses never move. Every granule is created at a load point and none afterwards:
+// driver_allocations() counts the calls that asked the driver for memory.
+//
+// One thread at a time may call a device's memory functions; streams may run meanwhile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpu/error.h"
+
+namespace granary::gpu {
+
+class Kernels;
+
+// unified: CPU and device share memory; weights are read in place from the mapped file.
+// card: a discrete card with its own memory, reached over a link.
+enum class Face { unified, card };
+
+struct DeviceInfo {
+    std::string id;    // "host", later "cuda:0", "hip:0"
+    std::string name;  // "AMD EPYC, 2 threads, AVX-512"
+    Face face = Face::unified;
+    size_t granule_bytes = 0;
+    uint64_t total_bytes = 0;  // of the device's memory
+    uint64_t free_bytes = 0;   // now, for everybody
+    unsigned threads = 0;      // host only
+};
+
+// A device that the machine has and that cannot be used, and why: for the device chip.
+struct UnusedDevice {
+    std::string name;    // "NVIDIA GeForce RTX 3060"
+    std::string reason;  // "this build has no CUDA kernels"
+};
+std::vector<UnusedDevice> unused_devices();
+
+using GranuleId = uint32_t;  // index by creation, 0..created-1
+using RangeId = uint32_t;
+
+// An in-order queue of device work. Work of different streams may overlap.
+enum class StreamId : uint8_t { compute, copy };
+
+// A point in a stream; see Device::record.
+struct Event {
+    uint64_t ticket = 0;
+    StreamId stream = StreamId::compute;
+};
+
+// Page-locked host memory; frees itself. Not device memory and not counted as such.
+struct HostBuffer {
+    std::unique_ptr<std::byte[], void (*)(std::byte*)> data{nullptr, nullptr};
+    size_t bytes = 0;
+};
+
+class Device {
+  public:
+    virtual ~Device() = default;
+
+    virtual const DeviceInfo& info() const = 0;
+    virtual Kernels& kernels() = 0;
+
+    // ---- memory --------------------------------------------------------------------------
+    // Reserves addresses for `places` granules; maps nothing.
+    virtual Result<RangeId> reserve(size_t places) = 0;
+    virtual void release(RangeId range) = 0;  // its places must be unmapped
+    virtual std::byte* base(RangeId range) const = 0;
+    virtual size_t places(RangeId range) const = 0;
+
+    // Asks the driver for `count` more granules, ids following on. Only at a load point.
+    virtual Result<void> create_granules(size_t count) = 0;
+    virtual size_t granules() const = 0;
+
+    // Maps granules[i] at place first + i; the places are unmapped before. The content is
+    // whatever the granule held. On error nothing of the call stays mapped.
+    virtual Result<void> map(RangeId range, size_t first, std::span<const GranuleId> granules) = 0;
+    // Unmaps places [first, first + count). No stream may still touch them.
+    virtual Result<void> unmap(RangeId range, size_t first, size_t count) = 0;
+
+    // Calls that asked the driver for memory, and the bytes that it gave, since creation.
+    virtual uint64_t driver_allocations() const = 0;
+    virtual uint64_t driver_bytes() const = 0;
+
+    virtual Result<HostBuffer> page_locked(size_t bytes) = 0;
+
+    // ---- streams -------------------------------------------------------------------------
+    virtual void copy(StreamId stream, void* to, const void* from, size_t bytes) = 0;
+    virtual void fill(StreamId stream, void* to, int byte, size_t bytes) = 0;
+    virtual Event record(StreamId stream) = 0;
+    virtual void wait(StreamId stream, Event event) = 0;  // later work waits; the caller may not
+    virtual Result<void> synchronize(StreamId stream) = 0;
+};
+
+// The host as a device. `budget_bytes` 0: unified face. Otherwise the card face emulates a card of
+// that size with memory from one memfd and a copy thread for the link.
+struct HostDeviceOptions {
+    Face face = Face::unified;
+    size_t granule_bytes = 0;  // 0: 64 KiB for budgets under 1 GiB, else 2 MiB
+    uint64_t budget_bytes = 0;
+    unsigned threads = 0;  // 0: the cores that this process may use
+    int nice = 0;          // of the worker threads
+};
+Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& options);
+
+}  // namespace granary::gpu

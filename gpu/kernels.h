@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// One function per operation. All are asynchronous on the compute stream, take device pointers
+// only (page-locked host memory where a comment says so), and hand no value to the host between
+// router and combination. Shapes stand beside each pointer, outermost first.
+//
+// Determinism: each output element is summed in one fixed order that does not depend on how many
+// rows a call has, on threads, or on where a weight lies. Prompt tokens always use the prompt
+// attention, generated ones the decode attention.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "gpu/weight_type.h"
+
+namespace granary::gpu {
+
+// fast: activations are quantised to 8 bits before they meet quantised weights.
+// f32: weights are decoded to f32 and no activation is quantised; the arithmetic of the fixtures.
+enum class Arithmetic : uint8_t { fast, f32 };
+
+// A weight matrix as it lies in the file: rows x cols, each row a run of blocks along cols.
+struct Weight {
+    const std::byte* data = nullptr;
+    WeightType type = WeightType::f32;
+    uint32_t rows = 0;  // outputs
+    uint32_t cols = 0;  // inputs
+};
+
+// Rows of activations: f32 values and, in fast arithmetic, their 8-bit codes beside them.
+struct Activations {
+    float* values = nullptr;     // [rows, cols]
+    std::byte* codes = nullptr;  // [rows, code_bytes(cols)]; null in f32 arithmetic
+    uint32_t rows = 0;
+    uint32_t cols = 0;
+};
+
+enum class KvFormat : uint8_t { f16, f32 };  // f32 is a test format
+
+// The K/V cells of one layer of one conversation. The range is step-major: cell c lies in step
+// c / kStepCells at base + step * step_bytes + {k,v}_offset + (c % kStepCells) * row_bytes.
+inline constexpr uint32_t kStepCells = 1024;
+struct KvView {
+    std::byte* base = nullptr;
+    size_t step_bytes = 0;  // all layers of one step
+    size_t k_offset = 0;    // of this layer's K in a step
+    size_t v_offset = 0;
+    size_t row_bytes = 0;  // of one cell's K (and V): [kv_heads, head_dim] in format
+    KvFormat format = KvFormat::f16;
+};
+
+struct AttentionShape {
+    uint32_t heads = 0, kv_heads = 0, head_dim = 0;
+    uint32_t rope_dims = 0;    // first dims of a head that rotate; NEOX halves
+    float rope_base = 10000;   // theta
+    float rope_scale = 1;      // positions are multiplied by this (1 / factor for linear scaling)
+    float norm_eps = 1e-6f;    // of the q and k norms
+    float scale = 0;           // of q.k; 1 / sqrt(head_dim) unless the family says otherwise
+};
+
+struct Matmul {
+    Weight weight;
+    float* out = nullptr;  // [in.rows, weight.rows]
+    bool add = false;      // out += instead of out =
+};
+
+struct RouterShape {
+    uint32_t experts = 0, used = 0;
+    bool normalise = true;  // divide the chosen weights by their sum (clamped below at 6.1e-5)
+    float scale = 1;
+};
+
+// Which experts each row goes to. Route r = row * used + rank.
+struct Routes {
+    int32_t* expert = nullptr;  // [rows, used], best first
+    float* weight = nullptr;    // [rows, used]
+    int32_t* count = nullptr;   // [experts] routes of each expert
+    int32_t* first = nullptr;   // [experts + 1] where each expert's routes begin in `order`
+    int32_t* order = nullptr;   // [rows * used] routes sorted by expert, then by route number
+    uint32_t rows = 0;
+};
+
+// One expert's three matrices; gate null: not here.
+struct ExpertEntry {
+    const std::byte* gate = nullptr;  // [ffn, hidden]
+    const std::byte* up = nullptr;    // [ffn, hidden]
+    const std::byte* down = nullptr;  // [hidden, ffn]
+};
+
+struct ExpertShape {
+    uint32_t hidden = 0, ffn = 0, experts = 0, used = 0;
+    WeightType gate = WeightType::f32, up = WeightType::f32, down = WeightType::f32;
+};
+
+// The device's table of one layer's expert cache. During decode the device owns it. A slot holds
+// one expert: gate, up, down at 0, up_offset, down_offset.
+struct ExpertCacheView {
+    uint32_t experts = 0, slots = 0;
+    int32_t* slot_of = nullptr;           // [experts] slot or -1
+    int32_t* expert_in = nullptr;         // [slots] expert or -1
+    uint8_t* usable = nullptr;            // [slots] 1: all its bytes lie in expert granules
+    std::byte** slot_base = nullptr;      // [slots]
+    float* heat = nullptr;                // [experts] decayed count of picks
+    uint32_t* last_use = nullptr;         // [experts] tick of the last pick
+    ExpertEntry* entries = nullptr;       // [experts] where to read each expert now
+    const ExpertEntry* home = nullptr;    // [experts] page-locked host memory
+    size_t gate_bytes = 0, up_bytes = 0, down_bytes = 0;  // of one expert
+    size_t up_offset = 0, down_offset = 0;
+    uint64_t* hits = nullptr;             // counters, one each
+    uint64_t* misses = nullptr;
+    uint64_t* bytes_copied = nullptr;
+};
+
+class Kernels {
+  public:
+    virtual ~Kernels() = default;
+
+    // Bytes of one row's codes for `cols` activations; a multiple of 64.
+    virtual size_t code_bytes(uint32_t cols) const = 0;
+
+    // Bytes of scratch that matmul, expert_ffn and attention need for at most `rows` rows against
+    // weights of at most `cols` columns; independent of context length for prompts, and enough
+    // for decode at `max_cells`. Handed over once.
+    virtual size_t scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const = 0;
+    virtual void set_scratch(std::byte* scratch, size_t bytes) = 0;
+
+    // x[i, :] = row tokens[i] of table. The table may lie in page-locked host memory.
+    virtual void embed(const Weight& table, const int32_t* tokens /*[n]*/, uint32_t n,
+                       float* x /*[n, cols]*/) = 0;
+
+    // out = x / sqrt(mean(x^2) + eps) * weight; fills out.codes too when it is not null.
+    virtual void rms_norm(const float* x /*[rows, cols]*/, const float* weight /*[cols]*/,
+                          float eps, const Activations& out) = 0;
+
+    // Fills a.codes from a.values.
+    virtual void quantise(const Activations& a) = 0;
+
+    // Every job: out[i, r] (+)= dot(weight row r, in row i). Jobs share the input.
+    virtual void matmul(std::span<const Matmul> jobs, const Activations& in) = 0;
+
+    // q and k: RMS norm per head (null weight: none), then NEOX rotation at position
+    // first_cell + i; q in place, k and v written to cells first_cell.. of kv.
+    virtual void rope_store(const AttentionShape& shape, const float* q_norm /*[head_dim]*/,
+                            const float* k_norm /*[head_dim]*/, uint32_t first_cell, uint32_t n,
+                            float* q /*[n, heads, head_dim]*/,
+                            const float* k /*[n, kv_heads, head_dim]*/,
+                            const float* v /*[n, kv_heads, head_dim]*/, const KvView& kv) = 0;
+
+    // out[i] = softmax(scale q[i] . K[0..first_cell + i]) V: causal, over stored cells only.
+    // Tiles lie at absolute multiples of 64 cells. Fills out.codes too when it is not null.
+    virtual void attention_prompt(const AttentionShape& shape, const float* q, uint32_t first_cell,
+                                  const KvView& kv, const Activations& out) = 0;
+    // The same for 1 to 8 generated tokens, cut at absolute multiples of 512 cells.
+    virtual void attention_decode(const AttentionShape& shape, const float* q, uint32_t first_cell,
+                                  const KvView& kv, const Activations& out) = 0;
+
+    // logits = router x; probabilities = softmax; the best `used` by (probability, lower index).
+    virtual void route(const RouterShape& shape, const Weight& router,
+                       const float* x /*[rows, hidden]*/, const Routes& routes) = 0;
+
+    // For each listed expert e and each of its routes r = order[first[e]..first[e + 1]):
+    // out[r] = down(silu(gate x) * up x) with x the row of route r. Experts without routes cost
+    // nothing. hidden is scratch of [rows * used, ffn].
+    virtual void expert_ffn(const ExpertShape& shape, const ExpertEntry* entries /*[experts]*/,
+                            std::span<const int32_t> list, const Routes& routes,
+                            const Activations& x, const Activations& hidden,
+                            float* out /*[rows * used, hidden]*/) = 0;
+
+    // x[i] += sum over ranks, in rank order, of weight[i, rank] * out[i * used + rank].
+    virtual void combine(const Routes& routes, uint32_t used, uint32_t hidden, const float* out,
+                         float* x) = 0;
+
+    // Staged chunks: copies the listed experts that have routes from home to their entries (device
+    // memory). Experts without routes are not copied.
+    virtual void gather_routed(const ExpertCacheView& cache, std::span<const int32_t> list,
+                               const Routes& routes, const ExpertEntry* to /*[experts]*/) = 0;
+
+    // Decode: makes every routed expert readable through cache.entries. A miss is copied into the
+    // usable slot of the layer's coldest expert that this call does not use; with fewer usable
+    // slots than routes it is read in place from home. Updates residency, heat and counters.
+    virtual void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
+                               uint32_t tick) = 0;
+
+    // best[i] = index of the largest of logits[i, :], the lowest among equals.
+    virtual void argmax(const float* logits /*[n, vocab]*/, uint32_t n, uint32_t vocab,
+                        int32_t* best /*[n]*/) = 0;
+};
+
+}  // namespace granary::gpu
