@@ -13,6 +13,8 @@ namespace granary::gpu::host {
 
 class ThreadPool {
   public:
+    // Starts threads - 1 workers at `nice`; the caller's own priority stays as it is. Where the
+    // system refuses a thread, threads() is what was got.
     explicit ThreadPool(unsigned threads, int nice = 0);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
@@ -41,8 +43,8 @@ class ThreadPool {
 
     struct Impl;
     unsigned threads_;
-    alignas(64) std::atomic<size_t> counter_{0};
     std::unique_ptr<Impl> impl_;
+    alignas(64) std::atomic<size_t> counter_{0};  // a cache line of its own
 };
 
 // The share [begin, end) of `worker` in `items`, cut in whole `grain`s.
