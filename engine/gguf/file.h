@@ -20,6 +20,9 @@
 namespace granary::gguf {
 
 // An array value stays in the mapped file: numbers are widened on access, strings are views.
+// unsigned_at and signed_at are for integers and truth values; a negative number read as unsigned
+// is its two's complement, so no upper bound lets it pass. Past the end, or asked for another
+// kind, every accessor gives zero or an empty string.
 class Array {
   public:
     enum class Kind : uint8_t { unsigned_integer, signed_integer, real, boolean, string };
@@ -35,7 +38,7 @@ class Array {
     Kind kind_ = Kind::unsigned_integer;
     uint32_t element_bytes_ = 0;
     size_t size_ = 0;
-    const std::byte* data_ = nullptr;       // numbers, unaligned
+    const std::byte* data_ = nullptr;  // numbers, unaligned
     std::vector<std::string_view> strings_;
 };
 
@@ -44,7 +47,7 @@ using Value = std::variant<uint64_t, int64_t, double, bool, std::string_view, Ar
 struct Tensor {
     std::string_view name;
     gpu::WeightType type = gpu::WeightType::f32;
-    uint32_t dims = 0;
+    uint32_t dims = 0;                          // 0 to 4; 0 is a scalar
     std::array<uint64_t, 4> shape{1, 1, 1, 1};  // as in the file: the row length first
     const std::byte* data = nullptr;
     uint64_t bytes = 0;
@@ -64,7 +67,7 @@ class File {
 
     const std::string& path() const;
     uint32_t version() const;
-    uint64_t total_bytes() const;  // of all parts
+    uint64_t total_bytes() const;                                          // of all parts
     std::span<const std::pair<std::string_view, Value>> metadata() const;  // in file order
     std::span<const Tensor> tensors() const;
 
@@ -72,7 +75,9 @@ class File {
     const Tensor* tensor(std::string_view name) const;
 
     // Typed look-ups; an error names file and key. get_* fail where the key is absent or of
-    // another type; find_* give nothing where it is absent, and fail on another type.
+    // another type; find_* give nothing where it is absent, and fail on another type. Writers
+    // differ on signedness: a signed number that is not negative counts as unsigned, and any
+    // integer as real.
     Result<uint64_t> get_unsigned(std::string_view key) const;
     Result<double> get_real(std::string_view key) const;
     Result<std::string_view> get_string(std::string_view key) const;

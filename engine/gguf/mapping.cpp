@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/gguf/mapping.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "engine/gguf/printable.h"
+
+namespace granary::gguf {
+namespace {
+
+tl::unexpected<Error> io_error(const char* what, const std::string& path, int code,
+                               const char* advice = "") {
+    return fail(ErrorKind::io, what, quoted(path) + ": " + std::generic_category().message(code),
+                advice);
+}
+
+// Closes at the end of the scope: a mapping outlives its descriptor.
+struct Descriptor {
+    int number;
+    ~Descriptor() {
+        if (number >= 0) ::close(number);
+    }
+};
+
+}  // namespace
+
+Result<Mapping> Mapping::open(const std::string& path) {
+    // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+    const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    if (file.number < 0) {
+        const int code = errno;
+        return io_error("the model file cannot be opened", path, code,
+                        code == ENOENT ? "Check the name; it may have been moved" : "");
+    }
+    struct stat status = {};
+    if (::fstat(file.number, &status) != 0) {
+        return io_error("the model file cannot be examined", path, errno);
+    }
+    if (!S_ISREG(status.st_mode)) {
+        return fail(ErrorKind::io, "this is not a regular file", quoted(path),
+                    "Choose a .gguf file");
+    }
+    if (status.st_size <= 0) {
+        return fail(ErrorKind::invalid_file, "the model file is empty",
+                    quoted(path) + ": magic, offset 0: needs 4 bytes, the file has 0",
+                    "Download or copy it again");
+    }
+    const auto size = static_cast<uint64_t>(status.st_size);
+    void* const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number, 0);
+    if (data == MAP_FAILED) return io_error("the model file cannot be mapped", path, errno);
+    return Mapping(path, static_cast<const std::byte*>(data), size);
+}
+
+Mapping::Mapping(std::string path, const std::byte* data, uint64_t size)
+    : path_(std::move(path)), data_(data), size_(size) {}
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+Mapping::~Mapping() {
+    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace granary::gguf
