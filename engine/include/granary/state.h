@@ -9,8 +9,12 @@
 
 namespace granary {
 
-enum class State : uint8_t { no_model, loading, idle, reading, answering, refused, failed };
-inline constexpr int kStates = 7;
+// failed: the request is over, the engine lives. lost: the engine is gone and only Reload, Open
+// and Close lead on. To scripts both are "Failed".
+enum class State : uint8_t {
+    no_model, loading, idle, reading, answering, refused, failed, lost
+};
+inline constexpr int kStates = 8;
 
 enum class StateEvent : uint8_t {
     open,             // a person opens a model
@@ -32,7 +36,8 @@ inline constexpr int kStateEvents = 13;
 // The state after `event` in `state`, or nothing where the event is not allowed there.
 std::optional<State> next_state(State state, StateEvent event);
 
-// "NoModel", "Loading", ...: the names that scripts wait for.
+// "NoModel", "Loading", ...: the names that scripts wait for; compare names, since two states
+// share "Failed" (state_from_name gives `failed` for it).
 std::string_view state_name(State state);
 std::optional<State> state_from_name(std::string_view name);
 

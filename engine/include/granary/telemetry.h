@@ -55,7 +55,7 @@ struct RangeInfo {
 };
 
 struct MapFrame {
-    uint64_t sequence = 0;  // 0: nothing published yet
+    uint64_t sequence = 0;  // set by publish(), from 1 on; 0: nothing published yet
     double seconds = 0;     // since the engine was opened
     uint64_t granule_bytes = 0;
     std::vector<GranuleWord> words;  // [granules], by creation index
@@ -89,7 +89,8 @@ struct Counters {
     std::atomic<uint64_t> events_dropped{0};
 };
 
-// Three frames: one being written, one ready, one being read. No lock, no torn frame.
+// Three frames: one being written, one ready, one being read. No lock, no torn frame. A frame
+// comes back to the writer with old content, so that its vectors keep their memory: assign all.
 class MapChannel {
   public:
     MapChannel();
@@ -104,7 +105,8 @@ class MapChannel {
     std::unique_ptr<Impl> impl_;
 };
 
-// Single producer, single consumer; a full ring drops and counts.
+// Single producer, single consumer. A full ring drops the event and push() says false: the
+// producer counts it in Counters::events_dropped.
 class EventRing {
   public:
     explicit EventRing(size_t capacity = 4096);  // rounded up to a power of two
