@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "gui/widgets/panel.h"
+
+#include <QEvent>
+#include <QHBoxLayout>
+#include <QPainter>
+#include <QPushButton>
+
+#include "gui/widgets/colors.h"
+
+namespace granary::gui {
+
+Panel::Panel(QPalette::ColorRole fill, QWidget* parent) : QWidget(parent), m_fill(fill) {}
+
+void Panel::setHighlighted(bool highlighted) {
+    m_highlighted = highlighted;
+    update();
+}
+
+void Panel::paintEvent(QPaintEvent*) {
+    QPainter painter(this);
+    painter.setRenderHint(QPainter::Antialiasing);
+    painter.setPen(QPen(m_highlighted ? accent(palette()) : hairline(palette()), 1));
+    painter.setBrush(palette().color(m_fill));
+    painter.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6);
+}
+
+QuietLabel::QuietLabel(const QString& text, QWidget* parent) : QLabel(text, parent) { recolour(); }
+
+void QuietLabel::changeEvent(QEvent* event) {
+    QLabel::changeEvent(event);
+    if (event->type() == QEvent::PaletteChange && !m_recolouring) recolour();
+}
+
+void QuietLabel::recolour() {
+    m_recolouring = true;
+    setPalette({});
+    QPalette colors = palette();
+    colors.setColor(QPalette::WindowText, mutedText(colors));
+    setPalette(colors);
+    m_recolouring = false;
+}
+
+ElidedLabel::ElidedLabel(QWidget* parent) : QWidget(parent) {
+    setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+}
+
+void ElidedLabel::setText(const QString& text) {
+    if (text == m_text) return;
+    m_text = text;
+    setToolTip(text);
+    setAccessibleName(text);
+    updateGeometry();
+    update();
+}
+
+QSize ElidedLabel::sizeHint() const {
+    return {fontMetrics().horizontalAdvance(m_text) + 1, fontMetrics().height()};
+}
+
+QSize ElidedLabel::minimumSizeHint() const {
+    return {fontMetrics().horizontalAdvance(QStringLiteral("mm\u2026")), fontMetrics().height()};
+}
+
+void ElidedLabel::paintEvent(QPaintEvent*) {
+    QPainter painter(this);
+    painter.setPen(palette().color(foregroundRole()));
+    painter.drawText(rect(), Qt::AlignVCenter | Qt::AlignLeft,
+                     fontMetrics().elidedText(m_text, Qt::ElideRight, width()));
+}
+
+QToolButton* iconButton(Glyph glyph, const QString& name, QWidget* parent) {
+    auto* button = new QToolButton(parent);
+    button->setIcon(icon(glyph));
+    button->setIconSize({16, 16});
+    button->setFixedSize(28, 28);
+    button->setAutoRaise(true);
+    button->setToolTip(name);
+    button->setAccessibleName(name);
+    return button;
+}
+
+AccentButton::AccentButton(QWidget* parent) : QToolButton(parent) {
+    setFocusPolicy(Qt::StrongFocus);
+    setIconSize({16, 16});
+}
+
+QSize AccentButton::sizeHint() const {
+    const int text = toolButtonStyle() == Qt::ToolButtonIconOnly
+                         ? 0
+                         : fontMetrics().horizontalAdvance(this->text());
+    const int picture = icon().isNull() || toolButtonStyle() == Qt::ToolButtonTextOnly ? 0 : 16;
+    const int gap = text && picture ? 8 : 0;
+    return {qMax(32, text + picture + gap + (text ? 24 : 16)), 32};
+}
+
+void AccentButton::paintEvent(QPaintEvent*) {
+    QPainter painter(this);
+    painter.setRenderHint(QPainter::Antialiasing);
+    QColor fill = accent(palette());
+    if (!isEnabled()) fill = hovered(palette());
+    else if (isDown()) fill = mix(fill, palette().color(QPalette::WindowText), 0.2);
+    else if (underMouse()) fill = mix(fill, palette().color(QPalette::WindowText), 0.1);
+    painter.setBrush(fill);
+    painter.setPen(hasFocus() ? QPen(palette().color(QPalette::WindowText), 2)
+                              : QPen(Qt::NoPen));
+    painter.drawRoundedRect(QRectF(rect()).adjusted(1, 1, -1, -1), 6, 6);
+    const bool showText = toolButtonStyle() != Qt::ToolButtonIconOnly && !text().isEmpty();
+    const bool showIcon = toolButtonStyle() != Qt::ToolButtonTextOnly && !icon().isNull();
+    const int textWidth = showText ? fontMetrics().horizontalAdvance(text()) : 0;
+    const int total = textWidth + (showIcon ? 16 : 0) + (showText && showIcon ? 8 : 0);
+    int x = (width() - total) / 2;
+    if (showIcon) {
+        icon().paint(&painter, QRect(x, (height() - 16) / 2, 16, 16), Qt::AlignCenter,
+                     isEnabled() ? QIcon::Normal : QIcon::Disabled);
+        x += 24;
+    }
+    if (showText) {
+        painter.setPen(isEnabled() ? palette().color(QPalette::HighlightedText)
+                                   : mutedText(palette()));
+        painter.drawText(QRect(x, 0, textWidth + 1, height()), Qt::AlignVCenter, text());
+    }
+}
+
+QWidget* centredColumn(QWidget* content, int width, QWidget* parent) {
+    auto* column = new QWidget(parent);
+    auto* layout = new QHBoxLayout(column);
+    layout->setContentsMargins(0, 0, 0, 0);
+    layout->setSpacing(0);
+    content->setMaximumWidth(width);
+    layout->addStretch(1);
+    layout->addWidget(content, 1000);
+    layout->addStretch(1);
+    return column;
+}
+
+}  // namespace granary::gui
