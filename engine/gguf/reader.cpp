@@ -154,20 +154,17 @@ bool Reader::header() {
                    std::to_string(part_.version) + ", supported are 2 and 3",
                    "Convert the model again");
     }
-    if (!number(tensor_count_, "number of tensors")) return false;
-    if (tensor_count_ > max_tensors || tensor_count_ > left() / min_tensor_bytes) {
-        return invalid("the file cannot hold that many tensors", "number of tensors", at_ - 8,
-                       std::to_string(tensor_count_) + " in a file of " +
-                           std::to_string(file_.size()) + " bytes");
-    }
-    if (!number(metadata_count_, "number of metadata entries")) return false;
-    if (metadata_count_ > max_metadata || metadata_count_ > left() / min_metadata_bytes) {
-        return invalid("the file cannot hold that many metadata entries",
-                       "number of metadata entries", at_ - 8,
-                       std::to_string(metadata_count_) + " in a file of " +
-                           std::to_string(file_.size()) + " bytes");
-    }
-    return true;
+    return count(tensor_count_, "number of tensors", max_tensors, min_tensor_bytes) &&
+           count(metadata_count_, "number of metadata entries", max_metadata, min_metadata_bytes);
+}
+
+bool Reader::count(uint64_t& out, const char* field, uint64_t most, uint64_t entry_bytes) {
+    if (!number(out, field)) return false;
+    if (out <= most && out <= left() / entry_bytes) return true;
+    return bad(ErrorKind::invalid_file, "the file is cut short or damaged", field, at_ - 8,
+               std::to_string(out) + " do not fit into a file of " + std::to_string(file_.size()) +
+                   " bytes",
+               "Download or copy it again");
 }
 
 bool Reader::metadata() {

@@ -34,6 +34,7 @@ class Reader {
   private:
     // Each step returns false after it has put the cause in error_.
     bool header();
+    bool count(uint64_t& out, const char* field, uint64_t most, uint64_t entry_bytes);
     bool metadata();
     bool metadata_entry();
     bool value(Value& out);
