@@ -140,7 +140,8 @@ void EngineWorker::ask(const Request& request, const Stop& stop) {
     }
     const Error& error = report.error();
     spdlog::warn("{}", error.message());
-    if (m_state == State::idle && error.kind != ErrorKind::device_lost) {
+    const bool nothingRead = m_state == State::idle && error.kind != ErrorKind::device_lost;
+    if (nothingRead || error.kind == ErrorKind::refused) {
         Q_EMIT refused(error);
         move(StateEvent::refuse);
         return;
