@@ -27,19 +27,20 @@ enum class Face { unified, card };
 
 struct DeviceInfo {
     std::string id;    // "host", later "cuda:0", "hip:0"
-    std::string name;  // "AMD EPYC, 2 threads, AVX-512"
+    std::string name;  // "AMD EPYC, 2 threads, AVX-512"; "Emulated card, 40 MiB of RAM"
     Face face = Face::unified;
     size_t granule_bytes = 0;
     uint64_t total_bytes = 0;  // of the device's memory
-    uint64_t free_bytes = 0;   // now, for everybody
+    uint64_t free_bytes = 0;   // for everybody, as of the last allocation
     unsigned threads = 0;      // host only
 };
 
 // A device that the machine has and that cannot be used, and why: for the device chip.
 struct UnusedDevice {
     std::string name;    // "NVIDIA GeForce RTX 3060"
-    std::string reason;  // "this build has no CUDA kernels"
+    std::string reason;  // "this version has no CUDA kernels"
 };
+// Every GPU that the machine shows, in the order of its buses.
 std::vector<UnusedDevice> unused_devices();
 
 using GranuleId = uint32_t;  // index by creation, 0..created-1
@@ -84,7 +85,8 @@ class Device {
     // Unmaps places [first, first + count). No stream may still touch them.
     virtual Result<void> unmap(RangeId range, size_t first, size_t count) = 0;
 
-    // Calls that asked the driver for memory, and the bytes that it gave, since creation.
+    // Calls that asked the driver for memory (create_granules and page_locked), and the bytes of
+    // device memory that it gave (granules only), since creation.
     virtual uint64_t driver_allocations() const = 0;
     virtual uint64_t driver_bytes() const = 0;
 
@@ -98,11 +100,12 @@ class Device {
     virtual Result<void> synchronize(StreamId stream) = 0;
 };
 
-// The host as a device. `budget_bytes` 0: unified face. Otherwise the card face emulates a card of
-// that size with memory from one memfd and a copy thread for the link.
+// The host as a device. The card face emulates a card of `budget_bytes`, rounded down to whole
+// granules, with a copy thread for the link; the unified face takes no budget. On both, granules
+// are pieces of one memfd, so a range may consist of 30,000 separate mappings at most.
 struct HostDeviceOptions {
     Face face = Face::unified;
-    size_t granule_bytes = 0;  // 0: 64 KiB for budgets under 1 GiB, else 2 MiB
+    size_t granule_bytes = 0;  // whole pages; 0: 64 KiB for budgets under 1 GiB, else 2 MiB
     uint64_t budget_bytes = 0;
     unsigned threads = 0;  // 0: the cores that this process may use
     int nice = 0;          // of the worker threads

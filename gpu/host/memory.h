@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The host's granules and ranges: granules are pieces of one memfd, a range is a span of reserved
+// addresses, and mapping lays pieces of the file over places of the range.
+//
+// All functions but granules(), bytes() and base() belong to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "gpu/device.h"
+
+namespace granary::gpu::host {
+
+class Memory {
+  public:
+    // granule_bytes: a multiple of the page size.
+    explicit Memory(size_t granule_bytes) : granule_bytes_(granule_bytes) {}
+    ~Memory();
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+
+    Result<RangeId> reserve(size_t places);
+    void release(RangeId range);  // unmaps what is still mapped
+    std::byte* base(RangeId range) const;
+    size_t places(RangeId range) const;
+
+    // `count` more granules, their pages taken from the system now: using them later cannot fail.
+    Result<void> create(size_t count);
+    size_t granules() const { return mapped_.size(); }
+    uint64_t bytes() const { return mapped_.size() * uint64_t{granule_bytes_}; }
+
+    // As in Device. Errors: internal for places or granules that do not exist, are taken or are
+    // free when they should not be; device when the system refuses.
+    Result<void> map(RangeId range, size_t first, std::span<const GranuleId> granules);
+    Result<void> unmap(RangeId range, size_t first, size_t count);
+
+    // Separate mappings that the ranges cost the process. The system allows 65,530 by default;
+    // kMostMappings leaves room for a second device and for everybody else.
+    size_t mappings() const { return mappings_; }
+    static constexpr size_t kMostMappings = 30'000;
+
+  private:
+    static constexpr GranuleId kNone = std::numeric_limits<GranuleId>::max();
+    struct Range {
+        std::byte* base = nullptr;        // null: released
+        std::vector<GranuleId> granules;  // [places], kNone: unmapped
+    };
+
+    Range* find(RangeId range);
+    const Range* find(RangeId range) const;
+    Result<Range*> checked(RangeId range, size_t first, size_t count);
+    // Borders between mappings among places [first, last], both included, and their neighbours.
+    size_t borders(const Range& range, size_t first, size_t last) const;
+    bool joined(const Range& range, size_t place) const;  // with the place before it
+    Result<void> make_hole(const Range& range, size_t first, size_t count);
+
+    tl::unexpected<Error> no_memory(size_t count, const std::string& cause) const;
+
+    size_t granule_bytes_;
+    int file_ = -1;
+    std::vector<Range> ranges_;
+    std::vector<bool> mapped_;  // [granules]
+    size_t mappings_ = 0;
+};
+
+}  // namespace granary::gpu::host
