@@ -21,8 +21,9 @@
 namespace granary::gpu {
 
 namespace host {
-std::unique_ptr<Kernels> make_host_kernels(ThreadPool& pool);  // in host_kernels.cpp
-}
+// In host_kernels.cpp. Weak until that file is here, so that memory can be used without it.
+[[gnu::weak]] std::unique_ptr<Kernels> make_host_kernels(ThreadPool& pool);
+}  // namespace host
 
 namespace {
 
