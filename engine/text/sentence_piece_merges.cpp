@@ -13,6 +13,10 @@ namespace {
 
 constexpr size_t code_points = 0x110000;
 
+// Ways to cut a token in two others; published vocabularies have about four a token. The bound is
+// on the table that a file can make us fill.
+constexpr size_t most_cuts = 8 * largest_vocabulary;
+
 tl::unexpected<Error> broken(const VocabularyFile& file, const char* what,
                              const std::string& detail) {
     return fail(ErrorKind::invalid_file, what, gguf::quoted(file.path) + ": " + detail);
@@ -126,6 +130,7 @@ Result<SentencePieceMerges> read_sentence_piece_merges(const gguf::File& file,
         return first_character(text) == text.size() ? result.symbols[code_point(text)]
                                                     : index.find(text);
     };
+    size_t cuts = 0;
     result.merges = MergeTable(4 * several.size());
     for (const TokenId id : several) {
         const std::string_view text = tokens.texts[static_cast<size_t>(id)];
@@ -135,7 +140,12 @@ Result<SentencePieceMerges> read_sentence_piece_merges(const gguf::File& file,
             const TokenId left = symbol_of(text.substr(0, cut));
             if (left < 0) continue;
             const TokenId right = symbol_of(text.substr(cut));
-            if (right >= 0) result.merges.add(left, right, merge);
+            if (right < 0) continue;
+            if (++cuts > most_cuts) {
+                return broken(tokens, "the tokens can be merged in too many ways",
+                              "more than " + std::to_string(most_cuts) + " pairs of tokens join");
+            }
+            result.merges.add(left, right, merge);
         }
     }
     return result;
