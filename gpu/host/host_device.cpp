@@ -21,9 +21,8 @@
 namespace granary::gpu {
 
 namespace host {
-// In host_kernels.cpp. Weak until that file is here, so that memory can be used without it.
-[[gnu::weak]] std::unique_ptr<Kernels> make_host_kernels(ThreadPool& pool);
-}  // namespace host
+std::unique_ptr<Kernels> make_host_kernels(ThreadPool& pool);  // in host_kernels.cpp
+}
 
 namespace {
 

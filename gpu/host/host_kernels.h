@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The operations of kernels.h on the cores of this machine. A call computes at once: the calling
+// thread is worker 0 and the pool's threads are the others.
+//
+// One subject per file. Vector code is Highway's portable SIMD, compiled for several targets and
+// chosen at run time; the 8-bit products (tile*.cpp) use intrinsics and choose likewise.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "gpu/host/thread_pool.h"
+#include "gpu/kernels.h"
+
+namespace granary::gpu::host {
+
+struct Workspace;  // one worker's buffers, see linear.h
+struct TileKernels;
+
+class HostKernels : public Kernels {
+  public:
+    // `tiles` null: the best 8-bit kernels of this machine.
+    explicit HostKernels(ThreadPool& pool, const TileKernels* tiles = nullptr);
+    ~HostKernels() override;
+
+    size_t code_bytes(uint32_t cols) const override;
+    size_t scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const override;
+    void set_scratch(std::byte* scratch, size_t bytes) override;
+
+    void embed(const Weight& table, const int32_t* tokens, uint32_t n, float* x) override;
+    void rms_norm(const float* x, const float* weight, float eps, const Activations& out) override;
+    void quantise(const Activations& a) override;
+    void matmul(std::span<const Matmul> jobs, const Activations& in) override;
+    void rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
+                    uint32_t first_cell, uint32_t n, float* q, const float* k, const float* v,
+                    const KvView& kv) override;
+    void attention_prompt(const AttentionShape& shape, const float* q, uint32_t first_cell,
+                          const KvView& kv, const Activations& out) override;
+    void attention_decode(const AttentionShape& shape, const float* q, uint32_t first_cell,
+                          const KvView& kv, const Activations& out) override;
+    void route(const RouterShape& shape, const Weight& router, const float* x,
+               const Routes& routes) override;
+    void expert_ffn(const ExpertShape& shape, const ExpertEntry* entries,
+                    std::span<const int32_t> list, const Routes& routes, const Activations& x,
+                    const Activations& hidden, float* out) override;
+    void combine(const Routes& routes, uint32_t used, uint32_t hidden, const float* out,
+                 float* x) override;
+    void gather_routed(const ExpertCacheView& cache, std::span<const int32_t> list,
+                       const Routes& routes, const ExpertEntry* to) override;
+    void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
+                       uint32_t tick) override;
+    void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override;
+
+  private:
+    // Calls f(row) for each row: inline when all rows are fewer than kInline values (a fork costs
+    // as much as that), else shared out in order.
+    static constexpr size_t kInline = 8192;
+    template <class F>
+    void for_rows(uint32_t rows, size_t values_per_row, F&& f) {
+        if (rows < 2 || rows * values_per_row <= kInline) {
+            for (uint32_t row = 0; row < rows; ++row) f(row);
+            return;
+        }
+        pool_.run([&](unsigned worker) {
+            const Share part = share(rows, 1, worker, pool_.threads());
+            for (size_t row = part.begin; row < part.end; ++row) f(static_cast<uint32_t>(row));
+        });
+    }
+
+    Workspace& workspace(unsigned worker);
+    float* scratch_of(unsigned worker, uint32_t head_dim) const;
+    float* decode_partials(uint32_t head_dim, size_t floats) const;
+
+    ThreadPool& pool_;
+    const TileKernels& tiles_;
+    std::unique_ptr<Workspace[]> workspaces_;
+    std::byte* scratch_ = nullptr;
+    size_t scratch_size_ = 0;
+};
+
+std::unique_ptr<Kernels> make_host_kernels(ThreadPool& pool);
+
+}  // namespace granary::gpu::host

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Rotary positions (Su et al. 2021) in the NEOX order: value i of a head pairs with i + dims / 2
+// and turns by position * base^(-2 i / dims). Angles are reduced in double: at 1,000,000 cells an
+// f32 angle would be off by 0.06.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "gpu/host/rope.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// After foreach_target.h: compiled for each target.
+#include <hwy/contrib/math/math-inl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <vector>
+
+#include "gpu/host/half.h"
+#include "gpu/host/host_kernels.h"
+#include "gpu/host/kv_cells.h"
+#include "gpu/host/rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace granary::gpu::host::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Cosines and sines of angles in [-pi, pi]; count is a multiple of 16.
+HWY_ATTR void cosine_sine(const float* angle, size_t count, float* cosine, float* sine) {
+    const hn::CappedTag<float, 16> d;
+    for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+        const auto a = hn::LoadU(d, angle + i);
+        hn::StoreU(hn::Cos(d, a), d, cosine + i);
+        hn::StoreU(hn::Sin(d, a), d, sine + i);
+    }
+}
+
+// Turns `pairs` pairs (x[i], x[i + pairs]).
+HWY_ATTR void rotate(float* x, size_t pairs, const float* cosine, const float* sine) {
+    const hn::CappedTag<float, 16> d;
+    const size_t lanes = hn::Lanes(d), whole = pairs / lanes * lanes;
+    for (size_t i = 0; i < whole; i += lanes) {
+        const auto a = hn::LoadU(d, x + i), b = hn::LoadU(d, x + pairs + i);
+        const auto c = hn::LoadU(d, cosine + i), s = hn::LoadU(d, sine + i);
+        hn::StoreU(hn::NegMulAdd(b, s, hn::Mul(a, c)), d, x + i);
+        hn::StoreU(hn::MulAdd(a, s, hn::Mul(b, c)), d, x + pairs + i);
+    }
+    for (size_t i = whole; i < pairs; ++i) {
+        const float a = x[i], b = x[pairs + i];
+        x[i] = a * cosine[i] - b * sine[i];
+        x[pairs + i] = b * cosine[i] + a * sine[i];
+    }
+}
+
+#if HWY_TARGET == HWY_EMU128
+// Highway's emulation of half floats flushes what hardware keeps.
+HWY_ATTR void narrow(const float* from, size_t count, uint16_t* to) {
+    for (size_t i = 0; i < count; ++i) to[i] = float_to_half(from[i]);
+}
+HWY_ATTR void widen(const uint16_t* from, size_t count, float* to) {
+    for (size_t i = 0; i < count; ++i) to[i] = half_to_float(from[i]);
+}
+#else
+HWY_ATTR void narrow(const float* from, size_t count, uint16_t* to) {
+    const hn::CappedTag<float, 16> d;
+    const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+    const size_t lanes = hn::Lanes(d), whole = count / lanes * lanes;
+    for (size_t i = 0; i < whole; i += lanes)
+        hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, from + i)), dh,
+                   reinterpret_cast<hwy::float16_t*>(to + i));
+    for (size_t i = whole; i < count; ++i) to[i] = float_to_half(from[i]);
+}
+HWY_ATTR void widen(const uint16_t* from, size_t count, float* to) {
+    const hn::CappedTag<float, 16> d;
+    const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+    const size_t lanes = hn::Lanes(d), whole = count / lanes * lanes;
+    for (size_t i = 0; i < whole; i += lanes)
+        hn::StoreU(
+            hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from + i))), d,
+            to + i);
+    for (size_t i = whole; i < count; ++i) to[i] = half_to_float(from[i]);
+}
+#endif
+
+}  // namespace granary::gpu::host::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace granary::gpu::host {
+
+HWY_EXPORT(cosine_sine);
+HWY_EXPORT(rotate);
+HWY_EXPORT(narrow);
+HWY_EXPORT(widen);
+
+void to_half(const float* from, size_t count, uint16_t* to) {
+    HWY_DYNAMIC_DISPATCH(narrow)(from, count, to);
+}
+void from_half(const uint16_t* from, size_t count, float* to) {
+    HWY_DYNAMIC_DISPATCH(widen)(from, count, to);
+}
+
+// Work: 10 operations a value. Bytes: 4 read and 4 (q), 2 or 4 (k, v) written.
+void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
+                             uint32_t first_cell, uint32_t n, float* q, const float* k,
+                             const float* v, const KvView& kv) {
+    const size_t pairs = shape.rope_dims / 2, padded = (pairs + 15) / 16 * 16;
+    // Turns per position, in units of a full turn.
+    std::vector<double> turns(pairs);
+    for (size_t i = 0; i < pairs; ++i)
+        turns[i] = shape.rope_scale / (2 * std::numbers::pi) *
+                   std::pow(static_cast<double>(shape.rope_base),
+                            -static_cast<double>(2 * i) / shape.rope_dims);
+
+    const auto tokens = [&](size_t begin, size_t end) {
+        std::vector<float> buffer(3 * padded + shape.head_dim);
+        float* angle = buffer.data();
+        float* cosine = angle + padded;
+        float* sine = cosine + padded;
+        float* head = sine + padded;
+        const auto store = [&](const float* values, uint32_t cell, size_t part, uint32_t number) {
+            std::byte* to =
+                cell_row(kv, part, cell) + size_t{number} * shape.head_dim * value_bytes(kv);
+            if (kv.format == KvFormat::f16)
+                to_half(values, shape.head_dim, reinterpret_cast<uint16_t*>(to));
+            else
+                std::memcpy(to, values, shape.head_dim * sizeof(float));
+        };
+        for (size_t i = begin; i < end; ++i) {
+            const auto cell = first_cell + static_cast<uint32_t>(i);
+            for (size_t j = 0; j < pairs; ++j) {
+                const double turn = turns[j] * cell;
+                angle[j] = static_cast<float>((turn - std::nearbyint(turn)) * 2 * std::numbers::pi);
+            }
+            HWY_DYNAMIC_DISPATCH(cosine_sine)(angle, padded, cosine, sine);
+            for (uint32_t h = 0; h < shape.heads; ++h) {
+                float* x = q + (i * shape.heads + h) * shape.head_dim;
+                if (q_norm) rms_norm_row(x, q_norm, shape.norm_eps, shape.head_dim, x);
+                HWY_DYNAMIC_DISPATCH(rotate)(x, pairs, cosine, sine);
+            }
+            for (uint32_t h = 0; h < shape.kv_heads; ++h) {
+                const size_t at = (i * shape.kv_heads + h) * shape.head_dim;
+                if (k_norm)
+                    rms_norm_row(k + at, k_norm, shape.norm_eps, shape.head_dim, head);
+                else
+                    std::copy_n(k + at, shape.head_dim, head);
+                HWY_DYNAMIC_DISPATCH(rotate)(head, pairs, cosine, sine);
+                store(head, cell, kv.k_offset, h);
+                store(v + at, cell, kv.v_offset, h);
+            }
+        }
+    };
+    if (size_t{n} * shape.heads * shape.head_dim <= kInline) return tokens(0, n);
+    pool_.run([&](unsigned worker) {
+        const Share part = share(n, 1, worker, pool_.threads());
+        tokens(part.begin, part.end);
+    });
+}
+
+}  // namespace granary::gpu::host
+#endif

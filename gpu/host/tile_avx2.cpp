@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The 8-bit product with AVX2 and FMA: vpmaddubsw adds pairs in 16 bits, which codes up to 127
+// cannot overflow; larger ones are multiplied as signed numbers, |w| <= 128 times +-127.
+// Compiled with its own flags; nothing here may be called without them.
+#include <immintrin.h>
+
+#include "gpu/host/codes.h"
+#include "gpu/host/tile.h"
+
+namespace granary::gpu::host {
+namespace {
+
+inline __m256i dot4(__m256i sum, __m256i weights, __m256i codes) {
+    const __m256i pairs = _mm256_maddubs_epi16(weights, codes);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+template <int kRows, int kParts, bool kMinimum, bool kSigned>
+void dot_rows(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint32_t groups,
+              const std::byte* const* activations, uint32_t cols, float* out, size_t stride,
+              uint32_t rows, bool add) {
+    constexpr int kQuads = 8 / kParts;
+    CodeRow in[kRows];
+    alignas(32) float edge[kTileRows] = {};
+    __m256 acc[kRows][2];
+    for (int i = 0; i < kRows; ++i) {
+        in[i] = code_row(activations[i], cols);
+        if (add)
+            __builtin_memcpy(edge, out + static_cast<size_t>(i) * stride, rows * sizeof(float));
+        acc[i][0] = add ? _mm256_load_ps(edge) : _mm256_setzero_ps();
+        acc[i][1] = add ? _mm256_load_ps(edge + 8) : _mm256_setzero_ps();
+    }
+    for (uint32_t g = 0; g < groups; ++g) {
+        const uint32_t group = first_group + g;
+        for (int part = 0; part < kParts; ++part) {
+            const auto* weights = &tile.codes[g * 8 + static_cast<uint32_t>(part * kQuads)];
+            const uint32_t scales = g * kParts + static_cast<uint32_t>(part);
+            for (int i = 0; i < kRows; ++i) {
+                const int32_t* negative = in[i].negative + 2 * group + part;
+                __m256i sum[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+                if constexpr (!kMinimum && !kSigned) {
+                    const int32_t all = kParts == 1 ? negative[0] + negative[1] : negative[0];
+                    sum[0] = sum[1] = _mm256_set1_epi32(all * (1 << offset_bits));
+                }
+                const int8_t* code = in[i].code + group * kGroup + part * 16;
+                for (int q = 0; q < kQuads; ++q) {
+                    int four;
+                    __builtin_memcpy(&four, code + 4 * q, sizeof four);
+                    const __m256i codes = _mm256_set1_epi32(four);
+                    for (int h = 0; h < 2; ++h) {
+                        __m256i w =
+                            _mm256_load_si256(reinterpret_cast<const __m256i*>(weights[q][8 * h]));
+                        if constexpr (kSigned) {
+                            w = _mm256_xor_si256(w, _mm256_set1_epi8(static_cast<char>(0x80)));
+                            sum[h] = dot4(sum[h], _mm256_abs_epi8(w), _mm256_sign_epi8(codes, w));
+                        } else {
+                            sum[h] = dot4(sum[h], w, codes);
+                        }
+                    }
+                }
+                const __m256 in_scale = _mm256_set1_ps(in[i].scale[group]);
+                for (int h = 0; h < 2; ++h) {
+                    const __m256 both =
+                        _mm256_mul_ps(_mm256_load_ps(tile.scale[scales] + 8 * h), in_scale);
+                    acc[i][h] = _mm256_fmadd_ps(both, _mm256_cvtepi32_ps(sum[h]), acc[i][h]);
+                    if constexpr (kMinimum) {
+                        const float total =
+                            kParts == 1 ? in[i].sum[group]
+                                        : in[i].scale[group] * static_cast<float>(-negative[0]);
+                        acc[i][h] = _mm256_fnmadd_ps(_mm256_load_ps(tile.minimum[scales] + 8 * h),
+                                                     _mm256_set1_ps(total), acc[i][h]);
+                    }
+                }
+            }
+        }
+    }
+    for (int i = 0; i < kRows; ++i) {
+        _mm256_store_ps(edge, acc[i][0]);
+        _mm256_store_ps(edge + 8, acc[i][1]);
+        __builtin_memcpy(out + static_cast<size_t>(i) * stride, edge, rows * sizeof(float));
+    }
+}
+
+template <int kParts, bool kMinimum, bool kSigned>
+void dot_all(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint32_t groups,
+             std::span<const std::byte* const> activations, uint32_t cols, float* out,
+             size_t stride, uint32_t rows, bool add) {
+    size_t i = 0;
+    for (; i + 3 <= activations.size(); i += 3)
+        dot_rows<3, kParts, kMinimum, kSigned>(tile, offset_bits, first_group, groups,
+                                               &activations[i], cols, out + i * stride, stride,
+                                               rows, add);
+    for (; i < activations.size(); ++i)
+        dot_rows<1, kParts, kMinimum, kSigned>(tile, offset_bits, first_group, groups,
+                                               &activations[i], cols, out + i * stride, stride,
+                                               rows, add);
+}
+
+void dot(const BlockFormat& format, const Tile& tile, uint32_t first_group, uint32_t groups,
+         std::span<const std::byte* const> activations, uint32_t cols, float* out, size_t stride,
+         uint32_t rows, bool add) {
+    const auto function = format.has_minimum
+                              ? (format.halves ? dot_all<2, true, false> : dot_all<1, true, false>)
+                          : format.halves             ? dot_all<2, false, false>
+                          : format.largest_code > 127 ? dot_all<1, false, true>
+                                                      : dot_all<1, false, false>;
+    function(tile, format.offset_bits, first_group, groups, activations, cols, out, stride, rows,
+             add);
+}
+
+}  // namespace
+
+const TileKernels kTileAvx2{"AVX2", unpack_any, dot};
+
+}  // namespace granary::gpu::host
