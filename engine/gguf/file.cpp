@@ -26,8 +26,8 @@ struct File::Impl {
 
 namespace {
 
-tl::unexpected<Error> split_error(const std::string& path, std::string what, std::string numbers,
-                                  std::string advice = {}) {
+tl::unexpected<Error> split_error(const std::string& path, std::string what,
+                                  const std::string& numbers, std::string advice = {}) {
     return fail(ErrorKind::invalid_file, std::move(what), quoted(path) + ": " + numbers,
                 std::move(advice));
 }

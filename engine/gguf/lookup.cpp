@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Typed look-ups of metadata.
+#include <type_traits>
+
 #include "engine/gguf/file.h"
 #include "engine/gguf/printable.h"
 

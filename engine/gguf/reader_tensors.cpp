@@ -136,7 +136,7 @@ bool Reader::place_tensors() {
         subject_name_ = tensor.name;
         // The table's entry: name, dimension count, dimensions, type, then this field.
         const uint64_t field =
-            offset_of(tensor.name) + tensor.name.size() + 4 + 8 * tensor.dims + 4;
+            offset_of(tensor.name) + tensor.name.size() + 4 + uint64_t{8} * tensor.dims + 4;
         if (tensor.offset % alignment_ != 0) {
             return invalid(
                 "a tensor's data is not aligned", "data offset", field,
