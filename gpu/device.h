@@ -86,7 +86,7 @@ class Device {
     virtual Result<void> unmap(RangeId range, size_t first, size_t count) = 0;
 
     // Calls that asked the driver for memory (create_granules and page_locked), and the bytes of
-    // device memory that it gave (granules only), since creation.
+    // device memory that it says it gave (granules only), since creation.
     virtual uint64_t driver_allocations() const = 0;
     virtual uint64_t driver_bytes() const = 0;
 

@@ -69,7 +69,7 @@ class HostDevice final : public Device {
     }
 
     uint64_t driver_allocations() const override { return driver_allocations_; }
-    uint64_t driver_bytes() const override { return memory_.bytes(); }
+    uint64_t driver_bytes() const override { return memory_.system_bytes(); }
 
     // There is no driver that would want the memory locked; its pages are taken now, so that
     // using it later waits for nothing.

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,6 +93,11 @@ void Memory::release(RangeId range) {
         if (granule != kNone) mapped_[granule] = false;
     munmap(found->base, found->granules.size() * granule_bytes_);
     *found = {};
+}
+
+uint64_t Memory::system_bytes() const {
+    struct stat status {};
+    return file_ >= 0 && fstat(file_, &status) == 0 ? uint64_t{512} * status.st_blocks : 0;
 }
 
 tl::unexpected<Error> Memory::no_memory(size_t count, const std::string& cause) const {

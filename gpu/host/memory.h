@@ -32,6 +32,7 @@ class Memory {
     Result<void> create(size_t count);
     size_t granules() const { return mapped_.size(); }
     uint64_t bytes() const { return mapped_.size() * uint64_t{granule_bytes_}; }
+    uint64_t system_bytes() const;  // the same, as the system counts it
 
     // As in Device. Errors: internal for places or granules that do not exist, are taken or are
     // free when they should not be; device when the system refuses.

@@ -73,6 +73,7 @@ TEST(HostMemory, CountsGranulesAndBytes) {
     ASSERT_TRUE(memory.create(3));
     EXPECT_EQ(memory.granules(), 8u);
     EXPECT_EQ(memory.bytes(), 8 * kGranule);
+    EXPECT_EQ(memory.system_bytes(), 8 * kGranule);  // taken before anything is touched
     const RangeId range = memory.reserve(8).value();
     EXPECT_EQ(memory.places(range), 8u);
     ASSERT_TRUE(memory.map(range, 0, ids(0, 8)));  // both batches
@@ -257,6 +258,7 @@ TEST(HostMemory, AgreesWithASimpleModel) {
         EXPECT_LE(system_mappings(), runs);
         EXPECT_GE(system_mappings() + kRanges - 1, runs);
     }
+    EXPECT_EQ(memory.system_bytes(), kGranules * kSize);
     EXPECT_GT(successes, 2'000u);
     EXPECT_GT(refusals, 2'000u);
 }
