@@ -13,8 +13,6 @@
 namespace granary::text {
 namespace {
 
-constexpr size_t most_merges = size_t{1} << 24;
-
 struct Merging {
     std::array<TokenId, 256> byte_tokens{};
     MergeTable merges;

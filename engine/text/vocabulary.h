@@ -17,7 +17,9 @@ enum class TokenType : uint8_t { normal = 1, unknown, control, user_defined, unu
 
 // A longer token text is refused; the longest of published vocabularies have a few hundred bytes.
 inline constexpr size_t longest_token = 1024;
-inline constexpr size_t largest_vocabulary = size_t{1} << 22;
+// Four times those of the largest published vocabularies.
+inline constexpr size_t largest_vocabulary = size_t{1} << 20;
+inline constexpr size_t most_merges = size_t{1} << 21;
 
 struct Vocabulary {
     std::vector<TokenType> types;  // by token
