@@ -13,17 +13,12 @@
 
 #include "gpu/device.h"
 #include "gpu/host/copy_thread.h"
+#include "gpu/host/host_kernels.h"
 #include "gpu/host/machine.h"
 #include "gpu/host/memory.h"
 #include "gpu/host/thread_pool.h"
-#include "gpu/kernels.h"
 
 namespace granary::gpu {
-
-namespace host {
-std::unique_ptr<Kernels> make_host_kernels(ThreadPool& pool);  // in host_kernels.cpp
-}
-
 namespace {
 
 class HostDevice final : public Device {

@@ -11,15 +11,6 @@
 #include "gpu/kernels.h"
 
 namespace granary::gpu {
-
-// These tests are about memory and streams: the device needs no kernels for them.
-namespace host {
-class ThreadPool;
-std::unique_ptr<Kernels> make_host_kernels(ThreadPool&) {
-    return nullptr;
-}
-}  // namespace host
-
 namespace {
 
 std::unique_ptr<Device> card(uint64_t budget, size_t granule = 0) {
@@ -57,6 +48,12 @@ TEST(HostDevice, DescribesTheCardFace) {
     EXPECT_EQ(device->info().granule_bytes, 64u << 10);
     EXPECT_EQ(card(uint64_t{1} << 30)->info().granule_bytes, 2u << 20);
     EXPECT_EQ(card(uint64_t{1} << 30, 64 << 10)->info().granule_bytes, 64u << 10);
+}
+
+TEST(HostDevice, HasOneSetOfKernels) {
+    const auto device = card(1 << 20);
+    EXPECT_GT(device->kernels().code_bytes(256), 0u);
+    EXPECT_EQ(&device->kernels(), &device->kernels());
 }
 
 TEST(HostDevice, RefusesOptionsThatMakeNoSense) {
