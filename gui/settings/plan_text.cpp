@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "gui/settings/plan_text.h"
+
+#include <QCoreApplication>
+#include <QLocale>
+#include <QStringList>
+
+#include "gui/theme/units.h"
+
+namespace granary::gui {
+
+namespace {
+
+struct Words {
+    Q_DECLARE_TR_FUNCTIONS(granary::gui::PlanText)
+};
+
+// "8 MiB", or "8 MiB -> 16 MiB" with the new figure strong.
+QString change(const QString& before, const QString& after) {
+    if (before == after) return after.toHtmlEscaped();
+    return before.toHtmlEscaped() + QStringLiteral(" \u2192 <b>") + after.toHtmlEscaped() +
+           QStringLiteral("</b>");
+}
+
+QString bytesChange(const Plan& running, const Plan& edited, Owner owner) {
+    const auto i = static_cast<size_t>(owner);
+    return change(bytesText(running.at_max[i]), bytesText(edited.at_max[i]));
+}
+
+QString streamText(uint32_t from) {
+    if (from == UINT32_MAX) return Words::tr("never streams all experts");
+    return Words::tr("streams all experts from %1").arg(QLocale().toString(from));
+}
+
+}  // namespace
+
+QString planText(const Plan& running, const Plan& edited, gpu::Face face) {
+    const QLocale locale;
+    QStringList sums;
+    if (running.budget_bytes != edited.budget_bytes)
+        sums << Words::tr("budget %1")
+                    .arg(change(bytesText(running.budget_bytes), bytesText(edited.budget_bytes)));
+    sums << Words::tr("K/V %1").arg(bytesChange(running, edited, Owner::kv))
+         << Words::tr("loan %1").arg(bytesChange(running, edited, Owner::loan));
+    if (face == gpu::Face::card)
+        sums << Words::tr("experts %1, %2 rows")
+                    .arg(bytesChange(running, edited, Owner::experts),
+                         change(locale.toString(running.rows_at_max),
+                                locale.toString(edited.rows_at_max)));
+    QString text = Words::tr("With a full context: %1.").arg(sums.join(QStringLiteral(" \u00b7 ")));
+    QStringList reading{
+        Words::tr("reads %1 tokens a step")
+            .arg(change(locale.toString(running.chunk), locale.toString(edited.chunk)))};
+    if (face == gpu::Face::card) {
+        const QString before = streamText(running.stream_min),
+                      after = streamText(edited.stream_min);
+        reading << (before == after
+                        ? after.toHtmlEscaped()
+                        : QStringLiteral("<b>") + after.toHtmlEscaped() + QStringLiteral("</b>"));
+    }
+    QString second = reading.join(QStringLiteral(", "));
+    if (!second.isEmpty()) second[0] = second[0].toUpper();
+    return text + QLatin1Char(' ') + second + QLatin1Char('.');
+}
+
+}  // namespace granary::gui
