@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include "gpu/host/host_kernels.h"
+#include "tests/gpu/kernels_support.h"
+
+namespace granary::gpu::test {
+namespace {
+
+using host::HostKernels;
+using host::ThreadPool;
+
+// K/V of one of two layers, with every byte that no token has written a NaN.
+struct Cells {
+    std::vector<std::byte> memory;
+    KvView view;
+    AttentionShape shape;
+    Cells(const AttentionShape& attention, KvFormat format, uint32_t count) : shape(attention) {
+        const size_t row =
+            size_t{shape.kv_heads} * shape.head_dim * (format == KvFormat::f16 ? 2 : 4);
+        view.row_bytes = row;
+        view.step_bytes = 4 * row * kStepCells;
+        view.k_offset = 2 * row * kStepCells;
+        view.v_offset = 3 * row * kStepCells;
+        view.format = format;
+        memory.assign((count + kStepCells - 1) / kStepCells * view.step_bytes, std::byte{0xff});
+        view.base = memory.data();
+    }
+    float get(size_t part, uint32_t cell, uint32_t head, uint32_t j) const {
+        const std::byte* row = memory.data() + cell / kStepCells * view.step_bytes + part +
+                               cell % kStepCells * view.row_bytes;
+        const size_t index = size_t{head} * shape.head_dim + j;
+        return view.format == KvFormat::f16 ? host::load_half(row + 2 * index)
+                                            : host::load<float>(row + 4 * index);
+    }
+};
+
+// One layer's q, k, v of a conversation.
+struct Tokens {
+    AttentionShape shape;
+    uint32_t count;
+    std::vector<float> q, k, v, q_norm, k_norm;
+    Tokens(const AttentionShape& attention, uint32_t n, Random& random)
+        : shape(attention),
+          count(n),
+          q(random.values(size_t{n} * shape.heads * shape.head_dim)),
+          k(random.values(size_t{n} * shape.kv_heads * shape.head_dim)),
+          v(random.values(size_t{n} * shape.kv_heads * shape.head_dim)),
+          q_norm(random.values(shape.head_dim)),
+          k_norm(random.values(shape.head_dim)) {
+        for (float& x : q_norm) x = 3 * x + 1;
+    }
+};
+
+AttentionShape shape_of(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
+    AttentionShape shape;
+    shape.heads = heads;
+    shape.kv_heads = kv_heads;
+    shape.head_dim = dim;
+    shape.rope_dims = dim;
+    shape.rope_base = 100000;
+    shape.scale = 1 / std::sqrt(static_cast<float>(dim));
+    return shape;
+}
+
+// Attention outputs [count, heads, head_dim] of all tokens, in chunks of `step`; the first
+// `prompt` tokens by the prompt kernel, the others by the decode kernel.
+std::vector<float> attend(const Tokens& tokens, Cells& cells, uint32_t prompt, uint32_t step,
+                          unsigned threads, std::vector<float>* rotated = nullptr) {
+    ThreadPool pool(threads);
+    HostKernels kernels(pool);
+    const AttentionShape& shape = tokens.shape;
+    std::vector<std::byte> scratch(kernels.scratch_bytes(shape, tokens.count) + 64);
+    void* aligned = scratch.data();
+    size_t space = scratch.size();
+    std::align(64, space - 64, aligned, space);
+    kernels.set_scratch(static_cast<std::byte*>(aligned), space);
+    std::vector<float> q = tokens.q, out(q.size());
+    const size_t q_row = size_t{shape.heads} * shape.head_dim;
+    const size_t kv_row = size_t{shape.kv_heads} * shape.head_dim;
+    for (uint32_t i = 0; i < tokens.count;) {
+        const bool reading = i < prompt;
+        const uint32_t count =
+            std::min({step, (reading ? prompt : tokens.count) - i, reading ? UINT32_MAX : 8u});
+        float* here = q.data() + i * q_row;
+        kernels.rope_store(shape, tokens.q_norm.data(), tokens.k_norm.data(), i, count, here,
+                           tokens.k.data() + i * kv_row, tokens.v.data() + i * kv_row, cells.view);
+        const Activations to{out.data() + i * q_row, nullptr, count, static_cast<uint32_t>(q_row)};
+        if (reading)
+            kernels.attention_prompt(shape, here, i, cells.view, to);
+        else
+            kernels.attention_decode(shape, here, i, cells.view, to);
+        i += count;
+    }
+    if (rotated) *rotated = q;
+    return out;
+}
+
+std::vector<double> normed_and_turned(const AttentionShape& shape, const float* x,
+                                      const std::vector<float>& norm, uint32_t position) {
+    double sum = 0;
+    for (uint32_t j = 0; j < shape.head_dim; ++j) sum += static_cast<double>(x[j]) * x[j];
+    const double factor = 1 / std::sqrt(sum / shape.head_dim + shape.norm_eps);
+    std::vector<double> y(shape.head_dim);
+    for (uint32_t j = 0; j < shape.head_dim; ++j) y[j] = x[j] * factor * norm[j];
+    const uint32_t half = shape.rope_dims / 2;
+    for (uint32_t j = 0; j < half; ++j) {
+        const double angle = position * static_cast<double>(shape.rope_scale) *
+                             std::pow(shape.rope_base, -2.0 * j / shape.rope_dims);
+        const double a = y[j], b = y[j + half];
+        y[j] = a * std::cos(angle) - b * std::sin(angle);
+        y[j + half] = a * std::sin(angle) + b * std::cos(angle);
+    }
+    return y;
+}
+
+std::vector<double> exact_attention(const Tokens& tokens, const Cells& cells,
+                                    const std::vector<float>& q, uint32_t token) {
+    const AttentionShape& shape = tokens.shape;
+    std::vector<double> out(size_t{shape.heads} * shape.head_dim);
+    for (uint32_t h = 0; h < shape.heads; ++h) {
+        const uint32_t kv_head = h / (shape.heads / shape.kv_heads);
+        const float* query = q.data() + (size_t{token} * shape.heads + h) * shape.head_dim;
+        std::vector<double> weight(token + 1);
+        double largest = -1e300, sum = 0;
+        for (uint32_t c = 0; c <= token; ++c) {
+            for (uint32_t j = 0; j < shape.head_dim; ++j)
+                weight[c] += static_cast<double>(query[j]) *
+                             cells.get(cells.view.k_offset, c, kv_head, j) * shape.scale;
+            largest = std::max(largest, weight[c]);
+        }
+        for (double& w : weight) sum += w = std::exp(w - largest);
+        for (uint32_t c = 0; c <= token; ++c)
+            for (uint32_t j = 0; j < shape.head_dim; ++j)
+                out[size_t{h} * shape.head_dim + j] +=
+                    weight[c] / sum * cells.get(cells.view.v_offset, c, kv_head, j);
+    }
+    return out;
+}
+
+struct Case {
+    uint32_t heads, kv_heads, dim;
+    KvFormat format;
+};
+class Attention : public testing::TestWithParam<Case> {};
+
+// Rotation and storage against double precision: f32 rounding, and 2^-11 for f16 cells.
+TEST_P(Attention, StoresTurnedKeys) {
+    const Case& c = GetParam();
+    Random random(1);
+    AttentionShape shape = shape_of(c.heads, c.kv_heads, c.dim);
+    shape.rope_scale = 0.5f;
+    if (c.dim >= 64) shape.rope_dims = c.dim / 2;
+    const Tokens tokens(shape, 3, random);
+    for (const uint32_t first : {0u, 1022u, 1000000u}) {
+        Cells cells(shape, c.format, 4096);
+        KvView view = cells.view;
+        const uint32_t base = first / kStepCells * kStepCells;
+        view.base -= base / kStepCells * view.step_bytes;
+        ThreadPool pool(1);
+        HostKernels kernels(pool);
+        std::vector<float> q = tokens.q;
+        kernels.rope_store(shape, tokens.q_norm.data(), tokens.k_norm.data(), first, 3, q.data(),
+                           tokens.k.data(), tokens.v.data(), view);
+        const double tolerance = c.format == KvFormat::f16 ? 6e-4 : 2e-6;
+        for (uint32_t i = 0; i < 3; ++i) {
+            for (uint32_t h = 0; h < c.kv_heads; ++h) {
+                const size_t at = (size_t{i} * c.kv_heads + h) * c.dim;
+                std::vector<float> k(c.dim), v(c.dim);
+                for (uint32_t j = 0; j < c.dim; ++j) {
+                    k[j] = cells.get(view.k_offset, first - base + i, h, j);
+                    v[j] = cells.get(view.v_offset, first - base + i, h, j);
+                }
+                EXPECT_LT(
+                    distance(k, normed_and_turned(shape, &tokens.k[at], tokens.k_norm, first + i)),
+                    tolerance);
+                EXPECT_LT(distance(v, std::vector<float>(&tokens.v[at], &tokens.v[at] + c.dim)),
+                          tolerance);
+            }
+            for (uint32_t h = 0; h < c.heads; ++h) {
+                const size_t at = (size_t{i} * c.heads + h) * c.dim;
+                EXPECT_LT(
+                    distance(std::vector<float>(&q[at], &q[at] + c.dim),
+                             normed_and_turned(shape, &tokens.q[at], tokens.q_norm, first + i)),
+                    2e-6);
+            }
+        }
+    }
+}
+
+// Both kernels against double precision over the stored cells, across tiles, splits and steps.
+TEST_P(Attention, MatchesDoublePrecision) {
+    const Case& c = GetParam();
+    Random random(2);
+    const Tokens tokens(shape_of(c.heads, c.kv_heads, c.dim), 1100, random);
+    for (const uint32_t prompt : {1100u, 600u, 3u}) {
+        Cells cells(tokens.shape, c.format, tokens.count);
+        std::vector<float> q;
+        const std::vector<float> out = attend(tokens, cells, prompt, 2048, 2, &q);
+        const size_t row = size_t{c.heads} * c.dim;
+        for (const uint32_t token : {0u, 1u, 63u, 64u, 65u, 511u, 512u, 1023u, 1024u, 1099u}) {
+            const std::vector<float> got(&out[token * row], &out[token * row] + row);
+            EXPECT_LT(distance(got, exact_attention(tokens, cells, q, token)), 3e-6) << token;
+        }
+    }
+}
+
+// The same bits whatever the chunks and threads, of the outputs and of the cells.
+TEST_P(Attention, ChunksAndThreadsChangeNothing) {
+    const Case& c = GetParam();
+    Random random(3);
+    const Tokens tokens(shape_of(c.heads, c.kv_heads, c.dim), 700, random);
+    Cells first_cells(tokens.shape, c.format, tokens.count);
+    const std::vector<float> first = attend(tokens, first_cells, 580, 580, 1);
+    for (const unsigned threads : {1u, 2u, 3u}) {
+        for (const uint32_t step : {1u, 5u, 100u}) {
+            if (threads == 3 && step == 1) continue;
+            Cells cells(tokens.shape, c.format, tokens.count);
+            ASSERT_TRUE(same_bits(first, attend(tokens, cells, 580, step, threads)))
+                << threads << " threads, chunks of " << step;
+            ASSERT_EQ(cells.memory, first_cells.memory);
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Attention,
+    testing::Values(Case{8, 2, 64, KvFormat::f16}, Case{4, 4, 64, KvFormat::f32},
+                    Case{6, 2, 24, KvFormat::f16}, Case{9, 1, 8, KvFormat::f32},
+                    Case{4, 2, 128, KvFormat::f16}, Case{2, 1, 256, KvFormat::f16}));
+
+// Every vector target that this machine has, the portable one too.
+TEST(AttentionTargets, AllMatchDoublePrecision) {
+    Random random(4);
+    const Tokens tokens(shape_of(8, 2, 64), 150, random);
+    int64_t targets = hwy::SupportedTargets();
+    for (int64_t left = targets; left != 0; left &= left - 1) {
+        const int64_t target = left & -left;
+        hwy::SetSupportedTargetsForTest(target);
+        for (const uint32_t prompt : {150u, 10u}) {
+            Cells cells(tokens.shape, KvFormat::f16, tokens.count);
+            std::vector<float> q;
+            const std::vector<float> out = attend(tokens, cells, prompt, 64, 2, &q);
+            for (const uint32_t token : {0u, 9u, 149u}) {
+                const std::vector<float> got(&out[token * 512], &out[token * 512] + 512);
+                EXPECT_LT(distance(got, exact_attention(tokens, cells, q, token)), 3e-6)
+                    << hwy::TargetName(target);
+            }
+        }
+    }
+    hwy::SetSupportedTargetsForTest(0);
+}
+
+}  // namespace
+}  // namespace granary::gpu::test
