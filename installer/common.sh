@@ -10,6 +10,16 @@ fail() {
     exit "$code"
 }
 
+consent=ask
+# take_options ARGUMENTS...: of a script whose only option is -y.
+take_options() {
+    case "$*" in
+        '') ;;
+        -y) consent=yes ;;
+        *) fail 2 "usage: $0 [-y]     -y: install missing packages without asking" ;;
+    esac
+}
+
 # Names of the packages in installer/dependencies.
 dependencies() { sed 's/#.*//' installer/dependencies | awk 'NF { print $1 }'; }
 
@@ -37,10 +47,10 @@ apt_plan() {
         awk '{ print $2, $3 }'
 }
 
-# ensure_dependencies ask|yes: installs what is lacking. Nothing lacking: no apt, no network and
-# no root. Exits 3 where only an administrator could go on.
+# Installs what is lacking. Nothing lacking: no apt, no network and no root. Asks where it can,
+# unless consent is yes. Exits 3 where only an administrator could go on.
 ensure_dependencies() {
-    local consent=$1 missing plan count megabytes answer
+    local missing plan count megabytes answer
     if ! command -v dpkg-query >/dev/null; then
         say "This is not a Debian system, so nothing is installed for you (untested)." \
             "Granary needs what these Debian 12 packages hold: $(dependencies | paste -sd ' ')"

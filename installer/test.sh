@@ -5,14 +5,8 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 . installer/common.sh
 
-consent=ask
-case ${1-} in
-    '') ;;
-    -y) consent=yes ;;
-    *) fail 2 "usage: installer/test.sh [-y]" ;;
-esac
-
-ensure_dependencies "$consent"
+take_options "$@"
+ensure_dependencies
 configure
 build_targets all
 
@@ -26,7 +20,7 @@ ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)" \
     awk -v summary="$summary" '
         /^[0-9]+% tests passed/ { held = 1 }
         held { print > summary; next }
-        { print; fflush() }' || status=$?
+        !/^ +Start +[0-9]+:/ { print; fflush() }' || status=$?
 
 say "" "Skipped:"
 # GoogleTest writes "FILE:LINE: Skipped", the reason and "[  SKIPPED ] NAME (N ms)"; Qt Test writes
