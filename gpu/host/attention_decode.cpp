@@ -19,6 +19,7 @@
 #include "gpu/host/codes.h"
 #include "gpu/host/host_kernels.h"
 #include "gpu/host/kv_cells.h"
+#include "gpu/host/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace granary::gpu::host::HWY_NAMESPACE {
@@ -68,21 +69,26 @@ HWY_ATTR HWY_INLINE void add_cells_block(const float* cells, uint32_t width, uin
     using V = hn::Vec<decltype(d)>;
     const size_t lanes = hn::Lanes(d);
     V sum[kHeads][kVectors];
-    for (uint32_t h = 0; h < kHeads; ++h)
-        for (uint32_t v = 0; v < kVectors; ++v)
-            sum[h][v] = hn::Load(d, out + h * out_stride + v * lanes);
+    GRANARY_UNROLL
+    for (uint32_t h = 0; h < kHeads; ++h) GRANARY_UNROLL
+    for (uint32_t v = 0; v < kVectors; ++v)
+        sum[h][v] = hn::Load(d, out + h * out_stride + v * lanes);
     for (uint32_t c = 0; c < count; ++c) {
         V x[kVectors];
+        GRANARY_UNROLL
         for (uint32_t v = 0; v < kVectors; ++v)
             x[v] = hn::Load(d, cells + size_t{c} * width + v * lanes);
+        GRANARY_UNROLL
         for (uint32_t h = 0; h < kHeads; ++h) {
             const V w = hn::Set(d, weights[h * kSplitCells + c]);
+            GRANARY_UNROLL
             for (uint32_t v = 0; v < kVectors; ++v) sum[h][v] = hn::MulAdd(w, x[v], sum[h][v]);
         }
     }
-    for (uint32_t h = 0; h < kHeads; ++h)
-        for (uint32_t v = 0; v < kVectors; ++v)
-            hn::Store(sum[h][v], d, out + h * out_stride + v * lanes);
+    GRANARY_UNROLL
+    for (uint32_t h = 0; h < kHeads; ++h) GRANARY_UNROLL
+    for (uint32_t v = 0; v < kVectors; ++v)
+        hn::Store(sum[h][v], d, out + h * out_stride + v * lanes);
 }
 
 HWY_ATTR void add_cells(const DecodeBlock& block, uint32_t heads, uint32_t width, uint32_t count,

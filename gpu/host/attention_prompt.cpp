@@ -20,6 +20,7 @@
 #include "gpu/host/codes.h"
 #include "gpu/host/host_kernels.h"
 #include "gpu/host/kv_cells.h"
+#include "gpu/host/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace granary::gpu::host::HWY_NAMESPACE {
@@ -42,22 +43,26 @@ HWY_ATTR HWY_INLINE void accumulate(const float* factor, size_t stride_j, size_t
     using V = hn::Vec<decltype(d)>;
     const size_t lanes = hn::Lanes(d);
     V sum[kTogether][kVectors];
-    for (uint32_t j = 0; j < kTogether; ++j)
-        for (uint32_t v = 0; v < kVectors; ++v)
-            sum[j][v] = scale ? hn::Mul(hn::Load(d, scale + v * lanes),
-                                        hn::Load(d, out + j * kLanes + v * lanes))
-                              : hn::Zero(d);
+    GRANARY_UNROLL
+    for (uint32_t j = 0; j < kTogether; ++j) GRANARY_UNROLL
+    for (uint32_t v = 0; v < kVectors; ++v)
+        sum[j][v] = scale ? hn::Mul(hn::Load(d, scale + v * lanes),
+                                    hn::Load(d, out + j * kLanes + v * lanes))
+                          : hn::Zero(d);
     for (uint32_t k = 0; k < depth; ++k) {
         V x[kVectors];
+        GRANARY_UNROLL
         for (uint32_t v = 0; v < kVectors; ++v) x[v] = hn::Load(d, in + k * kLanes + v * lanes);
+        GRANARY_UNROLL
         for (uint32_t j = 0; j < kTogether; ++j) {
             const V f = hn::Set(d, factor[j * stride_j + k * stride_k]);
+            GRANARY_UNROLL
             for (uint32_t v = 0; v < kVectors; ++v) sum[j][v] = hn::MulAdd(f, x[v], sum[j][v]);
         }
     }
-    for (uint32_t j = 0; j < kTogether; ++j)
-        for (uint32_t v = 0; v < kVectors; ++v)
-            hn::Store(sum[j][v], d, out + j * kLanes + v * lanes);
+    GRANARY_UNROLL
+    for (uint32_t j = 0; j < kTogether; ++j) GRANARY_UNROLL
+    for (uint32_t v = 0; v < kVectors; ++v) hn::Store(sum[j][v], d, out + j * kLanes + v * lanes);
 }
 
 // One tile for kVectors vectors of rows.
@@ -73,6 +78,7 @@ HWY_ATTR void tile_step(const PromptBlock& block, uint32_t first, uint32_t cells
 
     // Cells after a row's own do not count: their scores become the lowest number.
     const auto lowest = hn::Set(d, kLowest);
+    GRANARY_UNROLL
     for (uint32_t v = 0; v < kVectors; ++v) {
         const auto limit = hn::Load(d, block.limits + v * lanes);
         const auto old_maximum = hn::Load(d, block.maximum + v * lanes);

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Activation codes: 8 bits with one f32 scale per 32 activations, and the sums that weights with
-// a minimum or an offset need. 48 bytes per group, in planes:
-//   int8  code[32 groups]       activation = scale * code
-//   f32   scale[groups]
-//   f32   sum[groups]           scale * (sum of the group's codes)
-//   int32 negative[2 groups]    minus the sum of each 16 codes
+// Activation codes: 8 bits with one f32 scale per 32 activations.
 #pragma once
 
 #include <cstddef>
@@ -14,30 +9,21 @@
 
 namespace granary::gpu::host {
 
-struct CodeRow {
-    int8_t* code;
-    float* scale;
-    float* sum;
-    int32_t* negative;
+// activation[i] = scale * code[i]. The sums serve weights with a minimum or an offset.
+struct CodeGroup {
+    int8_t code[kGroup];
+    float scale;
+    float sum;            // scale * (sum of the codes)
+    int32_t negative[2];  // minus the sum of each 16 codes
 };
+static_assert(sizeof(CodeGroup) == 48);
 
 inline uint32_t groups_of(uint32_t cols) {
     return (cols + kGroup - 1) / kGroup;
 }
 
 inline size_t code_row_bytes(uint32_t cols) {
-    return (groups_of(cols) * 48 + 63) / 64 * 64;
-}
-
-inline CodeRow code_row(std::byte* row, uint32_t cols) {
-    const size_t groups = groups_of(cols);
-    std::byte* after = row + groups * kGroup;
-    return {reinterpret_cast<int8_t*>(row), reinterpret_cast<float*>(after),
-            reinterpret_cast<float*>(after + groups * 4),
-            reinterpret_cast<int32_t*>(after + groups * 8)};
-}
-inline CodeRow code_row(const std::byte* row, uint32_t cols) {
-    return code_row(const_cast<std::byte*>(row), cols);
+    return (groups_of(cols) * sizeof(CodeGroup) + 63) / 64 * 64;
 }
 
 // Fills the groups [first, first + count) of a row of `cols` activations.

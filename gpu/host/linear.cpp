@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "gpu/host/linear.h"
+#include "gpu/host/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace granary::gpu::host::HWY_NAMESPACE {
@@ -21,22 +22,29 @@ HWY_ATTR void dot_block(const float* const* weights, const float* const* inputs,
     using V = hn::Vec<decltype(d)>;
     const size_t lanes = hn::Lanes(d);
     V sum[kRows][kInputs][2];
-    for (size_t r = 0; r < kRows; ++r)
-        for (size_t i = 0; i < kInputs; ++i) sum[r][i][0] = sum[r][i][1] = hn::Zero(d);
+    GRANARY_UNROLL
+    for (size_t r = 0; r < kRows; ++r) GRANARY_UNROLL
+    for (size_t i = 0; i < kInputs; ++i) sum[r][i][0] = sum[r][i][1] = hn::Zero(d);
     const size_t whole = cols / (2 * lanes) * (2 * lanes);
     for (size_t k = 0; k < whole; k += 2 * lanes) {
+        GRANARY_UNROLL
         for (size_t step = 0; step < 2; ++step) {
             V x[kInputs];
+            GRANARY_UNROLL
             for (size_t i = 0; i < kInputs; ++i)
                 x[i] = hn::LoadU(d, inputs[i] + first_col + k + step * lanes);
+            GRANARY_UNROLL
             for (size_t r = 0; r < kRows; ++r) {
                 const V w = hn::LoadU(d, weights[r] + k + step * lanes);
+                GRANARY_UNROLL
                 for (size_t i = 0; i < kInputs; ++i)
                     sum[r][i][step] = hn::MulAdd(w, x[i], sum[r][i][step]);
             }
         }
     }
+    GRANARY_UNROLL
     for (size_t r = 0; r < kRows; ++r) {
+        GRANARY_UNROLL
         for (size_t i = 0; i < kInputs; ++i) {
             float total = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum[r][i][0], sum[r][i][1])));
             for (size_t k = whole; k < cols; ++k) total += weights[r][k] * inputs[i][first_col + k];
@@ -87,8 +95,8 @@ void multiply_codes(const TileKernels& kernels, const TileWeights& weights, cons
     for (uint32_t first = 0; first < groups; first += kPanelCols / kGroup) {
         const uint32_t count = std::min(groups - first, kPanelCols / kGroup);
         kernels.unpack(weights, first, count, &work.tile);
-        kernels.dot(*weights.format, work.tile, first, count, in.codes, in.cols, out, stride,
-                    weights.rows, add || first > 0);
+        kernels.dot(*weights.format, work.tile, first, count, in.codes, out, stride, weights.rows,
+                    add || first > 0);
     }
 }
 

@@ -13,7 +13,7 @@ namespace granary::gpu::host::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // One group of 32 values.
-HWY_ATTR void quantise_group(const float* values, uint32_t group, const CodeRow& row) {
+HWY_ATTR void quantise_group(const float* values, CodeGroup* out) {
     const hn::CappedTag<float, 16> df;
     const hn::RebindToSigned<decltype(df)> di;
     const hn::Rebind<int16_t, decltype(df)> d16;
@@ -34,27 +34,27 @@ HWY_ATTR void quantise_group(const float* values, uint32_t group, const CodeRow&
             const size_t at = half * 16 + i;
             const auto code = hn::NearestInt(hn::Mul(hn::LoadU(df, values + at), inverse));
             const auto narrow = hn::DemoteTo(d8, hn::DemoteTo(d16, code));
-            hn::StoreU(narrow, d8, row.code + group * kGroup + at);
+            hn::StoreU(narrow, d8, out->code + at);
             sum = hn::Add(sum, hn::PromoteTo(di, hn::PromoteTo(d16, narrow)));
         }
         const int32_t half_sum = hn::GetLane(hn::SumOfLanes(di, sum));
-        row.negative[2 * group + half] = -half_sum;
+        out->negative[half] = -half_sum;
         total += half_sum;
     }
-    row.scale[group] = scale;
-    row.sum[group] = scale * static_cast<float>(total);
+    out->scale = scale;
+    out->sum = scale * static_cast<float>(total);
 }
 
 HWY_ATTR void quantise(const float* values, uint32_t cols, uint32_t first, uint32_t count,
                        std::byte* codes) {
-    const CodeRow row = code_row(codes, cols);
+    auto* row = reinterpret_cast<CodeGroup*>(codes);
     for (uint32_t group = first; group < first + count; ++group) {
         if ((group + 1) * kGroup <= cols) {
-            quantise_group(values + group * kGroup, group, row);
+            quantise_group(values + group * kGroup, row + group);
         } else {
             float padded[kGroup] = {};
             for (uint32_t i = group * kGroup; i < cols; ++i) padded[i % kGroup] = values[i];
-            quantise_group(padded, group, row);
+            quantise_group(padded, row + group);
         }
     }
 }

@@ -29,40 +29,36 @@ void unpack_any(const TileWeights& weights, uint32_t first_group, uint32_t group
 namespace {
 
 void dot_portable(const BlockFormat& format, const Tile& tile, uint32_t first_group,
-                  uint32_t groups, std::span<const std::byte* const> activations, uint32_t cols,
-                  float* out, size_t stride, uint32_t rows, bool add) {
+                  uint32_t groups, std::span<const std::byte* const> activations, float* out, size_t stride, uint32_t rows, bool add) {
     const uint32_t parts = format.halves ? 2 : 1, quads = 8 / parts;
     for (size_t i = 0; i < activations.size(); ++i) {
-        const CodeRow in = code_row(activations[i], cols);
+        const auto* in = reinterpret_cast<const CodeGroup*>(activations[i]) + first_group;
         float acc[kTileRows] = {};
         if (add) std::copy_n(out + i * stride, rows, acc);
         for (uint32_t g = 0; g < groups; ++g) {
-            const uint32_t group = first_group + g;
             for (uint32_t part = 0; part < parts; ++part) {
                 int32_t sum[kTileRows] = {};
-                const int8_t* code = in.code + group * kGroup + part * 16;
+                const int8_t* code = in[g].code + part * 16;
                 const auto* weight = &tile.codes[g * 8 + part * quads];
                 for (uint32_t quad = 0; quad < quads; ++quad)
                     for (uint32_t r = 0; r < kTileRows; ++r)
                         for (uint32_t k = 0; k < 4; ++k)
                             sum[r] += weight[quad][r][k] * code[quad * 4 + k];
-                int32_t negative = in.negative[2 * group + part];
-                if (parts == 1) negative += in.negative[2 * group + 1];
+                int32_t negative = in[g].negative[part];
+                if (parts == 1) negative += in[g].negative[1];
                 const float* scale = tile.scale[g * parts + part];
                 const float* minimum = tile.minimum[g * parts + part];
                 if (format.has_minimum) {
-                    const float total = parts == 1
-                                            ? in.sum[group]
-                                            : in.scale[group] * static_cast<float>(-negative);
+                    const float total =
+                        parts == 1 ? in[g].sum : in[g].scale * static_cast<float>(-negative);
                     for (uint32_t r = 0; r < kTileRows; ++r) {
-                        acc[r] += scale[r] * in.scale[group] * static_cast<float>(sum[r]);
+                        acc[r] += scale[r] * in[g].scale * static_cast<float>(sum[r]);
                         acc[r] -= minimum[r] * total;
                     }
                 } else {
                     const int32_t correction = negative * (1 << format.offset_bits);
                     for (uint32_t r = 0; r < kTileRows; ++r)
-                        acc[r] +=
-                            scale[r] * in.scale[group] * static_cast<float>(sum[r] + correction);
+                        acc[r] += scale[r] * in[g].scale * static_cast<float>(sum[r] + correction);
                 }
             }
         }

@@ -38,11 +38,11 @@ struct TileKernels {
     const char* name;  // "AVX-512 VNNI"
     // Unpacks groups [first_group, first_group + groups) of the rows.
     void (*unpack)(const TileWeights& weights, uint32_t first_group, uint32_t groups, Tile* tile);
-    // out[i * stride + r] (+)= dot(tile row r, activation row i) for r < rows; `cols` is the
-    // length of the activation rows, of which groups [first_group, first_group + groups) count.
+    // out[i * stride + r] (+)= dot(tile row r, activation row i) for r < rows, over
+    // groups [first_group, first_group + groups) of the activation rows.
     void (*dot)(const BlockFormat& format, const Tile& tile, uint32_t first_group, uint32_t groups,
-                std::span<const std::byte* const> activations, uint32_t cols, float* out,
-                size_t stride, uint32_t rows, bool add);
+                std::span<const std::byte* const> activations, float* out, size_t stride,
+                uint32_t rows, bool add);
 };
 
 // Best first; the last is portable.

@@ -6,6 +6,7 @@
 
 #include "gpu/host/codes.h"
 #include "gpu/host/tile.h"
+#include "gpu/host/unroll.h"
 
 namespace granary::gpu::host {
 namespace {
@@ -17,36 +18,40 @@ inline __m256i dot4(__m256i sum, __m256i weights, __m256i codes) {
 
 template <int kRows, int kParts, bool kMinimum, bool kSigned>
 void dot_rows(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint32_t groups,
-              const std::byte* const* activations, uint32_t cols, float* out, size_t stride,
-              uint32_t rows, bool add) {
+              const std::byte* const* activations, float* out, size_t stride, uint32_t rows,
+              bool add) {
     constexpr int kQuads = 8 / kParts;
-    CodeRow in[kRows];
+    const CodeGroup* in[kRows];
     alignas(32) float edge[kTileRows] = {};
     __m256 acc[kRows][2];
+    GRANARY_UNROLL
     for (int i = 0; i < kRows; ++i) {
-        in[i] = code_row(activations[i], cols);
+        in[i] = reinterpret_cast<const CodeGroup*>(activations[i]) + first_group;
         if (add)
             __builtin_memcpy(edge, out + static_cast<size_t>(i) * stride, rows * sizeof(float));
         acc[i][0] = add ? _mm256_load_ps(edge) : _mm256_setzero_ps();
         acc[i][1] = add ? _mm256_load_ps(edge + 8) : _mm256_setzero_ps();
     }
     for (uint32_t g = 0; g < groups; ++g) {
-        const uint32_t group = first_group + g;
+        GRANARY_UNROLL
         for (int part = 0; part < kParts; ++part) {
             const auto* weights = &tile.codes[g * 8 + static_cast<uint32_t>(part * kQuads)];
             const uint32_t scales = g * kParts + static_cast<uint32_t>(part);
+            GRANARY_UNROLL
             for (int i = 0; i < kRows; ++i) {
-                const int32_t* negative = in[i].negative + 2 * group + part;
+                const int32_t* negative = in[i][g].negative + part;
                 __m256i sum[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
                 if constexpr (!kMinimum && !kSigned) {
                     const int32_t all = kParts == 1 ? negative[0] + negative[1] : negative[0];
                     sum[0] = sum[1] = _mm256_set1_epi32(all * (1 << offset_bits));
                 }
-                const int8_t* code = in[i].code + group * kGroup + part * 16;
+                const int8_t* code = in[i][g].code + part * 16;
+                GRANARY_UNROLL
                 for (int q = 0; q < kQuads; ++q) {
                     int four;
                     __builtin_memcpy(&four, code + 4 * q, sizeof four);
                     const __m256i codes = _mm256_set1_epi32(four);
+                    GRANARY_UNROLL
                     for (int h = 0; h < 2; ++h) {
                         __m256i w =
                             _mm256_load_si256(reinterpret_cast<const __m256i*>(weights[q][8 * h]));
@@ -58,15 +63,16 @@ void dot_rows(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint
                         }
                     }
                 }
-                const __m256 in_scale = _mm256_set1_ps(in[i].scale[group]);
+                const __m256 in_scale = _mm256_set1_ps(in[i][g].scale);
+                GRANARY_UNROLL
                 for (int h = 0; h < 2; ++h) {
                     const __m256 both =
                         _mm256_mul_ps(_mm256_load_ps(tile.scale[scales] + 8 * h), in_scale);
                     acc[i][h] = _mm256_fmadd_ps(both, _mm256_cvtepi32_ps(sum[h]), acc[i][h]);
                     if constexpr (kMinimum) {
-                        const float total =
-                            kParts == 1 ? in[i].sum[group]
-                                        : in[i].scale[group] * static_cast<float>(-negative[0]);
+                        const float total = kParts == 1
+                                                ? in[i][g].sum
+                                                : in[i][g].scale * static_cast<float>(-negative[0]);
                         acc[i][h] = _mm256_fnmadd_ps(_mm256_load_ps(tile.minimum[scales] + 8 * h),
                                                      _mm256_set1_ps(total), acc[i][h]);
                     }
@@ -74,6 +80,7 @@ void dot_rows(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint
             }
         }
     }
+    GRANARY_UNROLL
     for (int i = 0; i < kRows; ++i) {
         _mm256_store_ps(edge, acc[i][0]);
         _mm256_store_ps(edge + 8, acc[i][1]);
@@ -83,29 +90,28 @@ void dot_rows(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint
 
 template <int kParts, bool kMinimum, bool kSigned>
 void dot_all(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint32_t groups,
-             std::span<const std::byte* const> activations, uint32_t cols, float* out,
-             size_t stride, uint32_t rows, bool add) {
+             std::span<const std::byte* const> activations, float* out, size_t stride,
+             uint32_t rows, bool add) {
     size_t i = 0;
     for (; i + 3 <= activations.size(); i += 3)
         dot_rows<3, kParts, kMinimum, kSigned>(tile, offset_bits, first_group, groups,
-                                               &activations[i], cols, out + i * stride, stride,
-                                               rows, add);
+                                               &activations[i], out + i * stride, stride, rows,
+                                               add);
     for (; i < activations.size(); ++i)
         dot_rows<1, kParts, kMinimum, kSigned>(tile, offset_bits, first_group, groups,
-                                               &activations[i], cols, out + i * stride, stride,
-                                               rows, add);
+                                               &activations[i], out + i * stride, stride, rows,
+                                               add);
 }
 
 void dot(const BlockFormat& format, const Tile& tile, uint32_t first_group, uint32_t groups,
-         std::span<const std::byte* const> activations, uint32_t cols, float* out, size_t stride,
-         uint32_t rows, bool add) {
+         std::span<const std::byte* const> activations, float* out, size_t stride, uint32_t rows,
+         bool add) {
     const auto function = format.has_minimum
                               ? (format.halves ? dot_all<2, true, false> : dot_all<1, true, false>)
                           : format.halves             ? dot_all<2, false, false>
                           : format.largest_code > 127 ? dot_all<1, false, true>
                                                       : dot_all<1, false, false>;
-    function(tile, format.offset_bits, first_group, groups, activations, cols, out, stride, rows,
-             add);
+    function(tile, format.offset_bits, first_group, groups, activations, out, stride, rows, add);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "gpu/host/codes.h"
 #include "gpu/host/tile.h"
+#include "gpu/host/unroll.h"
 
 namespace granary::gpu::host {
 namespace {
@@ -21,6 +22,7 @@ inline __m128i piece(const std::byte* from) {
 // Four vectors: lane r of vector i is dword i of the 16 bytes at `offset` of row r.
 inline void transpose(const Rows& rows, size_t offset, __m512i out[4]) {
     __m512i in[4];  // 128-bit lane l of in[j]: row 4 l + j
+    GRANARY_UNROLL
     for (int j = 0; j < 4; ++j) {
         __m512i v = _mm512_castsi128_si512(piece(rows.row[j] + offset));
         v = _mm512_inserti32x4(v, piece(rows.row[4 + j] + offset), 1);
@@ -61,12 +63,14 @@ inline void unpack_pairs(const Rows& rows, Tile* tile, uint32_t group) {
     const __m512 dmin = halves_to_float(_mm512_srli_epi32(word[0], 16));
     const __m512i six = _mm512_set1_epi32(63), four = _mm512_set1_epi32(15);
     const __m512i upper = _mm512_set1_epi32(48);
+    GRANARY_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
         const auto scale = _mm512_and_si512(_mm512_srli_epi32(word[1], 8 * i), six);
         const auto minimum = _mm512_and_si512(_mm512_srli_epi32(word[2], 8 * i), six);
         _mm512_store_ps(tile->scale[group + i], _mm512_mul_ps(d, to_float(scale)));
         _mm512_store_ps(tile->minimum[group + i], _mm512_mul_ps(dmin, to_float(minimum)));
     }
+    GRANARY_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
         const auto low = _mm512_srli_epi32(word[3], 8 * i);
         const auto scale_high = _mm512_srli_epi32(word[1], 8 * i + 2);  // bits 6, 7 to 4, 5
@@ -87,6 +91,7 @@ inline void unpack_q4_k(const Rows& rows, Tile* tile, uint32_t group) {
         __m512i word[4];
         transpose(rows, 16 + 16 * part, word);
         const size_t quad = (group + part / 2 * 2) * 8 + part % 2 * 4;
+        GRANARY_UNROLL
         for (size_t i = 0; i < 4; ++i) {
             put(tile, quad + i, _mm512_and_si512(word[i], low));
             put(tile, quad + 8 + i, _mm512_and_si512(_mm512_srli_epi32(word[i], 4), low));
@@ -105,6 +110,7 @@ inline void unpack_q5_k(const Rows& rows, Tile* tile, uint32_t group) {
         transpose(rows, 48 + 16 * part, word);
         const __m128i even = _mm_cvtsi32_si128(static_cast<int>(part / 2 * 2));
         const size_t quad = (group + part / 2 * 2) * 8 + part % 2 * 4;
+        GRANARY_UNROLL
         for (size_t i = 0; i < 4; ++i) {
             const __m512i bits = _mm512_srl_epi32(high[part % 2 * 4 + i], even);
             put(tile, quad + i,
@@ -125,6 +131,7 @@ inline void unpack_q6_k(const Rows& rows, Tile* tile, uint32_t group) {
             transpose(rows, 64 * half + 16 * part, first);        // groups 0 and 2
             transpose(rows, 64 * half + 32 + 16 * part, second);  // groups 1 and 3
             transpose(rows, 128 + 32 * half + 16 * part, upper);
+            GRANARY_UNROLL
             for (size_t i = 0; i < 4; ++i) {
                 const size_t quad = (group + 4 * half) * 8 + part * 4 + i;
                 const auto join = [&](__m512i nibbles, __m512i bits) {
@@ -154,6 +161,7 @@ inline void unpack_q8_0(const Rows& rows, Tile* tile, uint32_t group) {
     for (uint32_t part = 0; part < 2; ++part) {
         __m512i word[4];
         transpose(rows, 2 + 16 * part, word);
+        GRANARY_UNROLL
         for (size_t i = 0; i < 4; ++i)
             put(tile, group * 8 + part * 4 + i, _mm512_xor_si512(word[i], offset));
     }
@@ -197,62 +205,66 @@ inline __m512i dot4(__m512i sum, __m512i weights, const int8_t* codes) {
 // kRows activation rows at a time. kParts: scales per group. kMinimum: the format has minimums.
 template <int kRows, int kParts, bool kMinimum>
 void dot_rows(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint32_t groups,
-              const std::byte* const* activations, uint32_t cols, float* out, size_t stride,
-              __mmask16 rows, bool add) {
+              const std::byte* const* activations, float* out, size_t stride, __mmask16 rows,
+              bool add) {
     constexpr int kQuads = 8 / kParts;
     const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(offset_bits));
-    CodeRow in[kRows];
+    const CodeGroup* in[kRows];
     __m512 acc[kRows];
+    GRANARY_UNROLL
     for (int i = 0; i < kRows; ++i) {
-        in[i] = code_row(activations[i], cols);
+        in[i] = reinterpret_cast<const CodeGroup*>(activations[i]) + first_group;
         acc[i] = add ? _mm512_maskz_loadu_ps(rows, out + static_cast<size_t>(i) * stride)
                      : _mm512_setzero_ps();
     }
     for (uint32_t g = 0; g < groups; ++g) {
-        const uint32_t group = first_group + g;
+        GRANARY_UNROLL
         for (int part = 0; part < kParts; ++part) {
             __m512i weight[kQuads];
+            GRANARY_UNROLL
             for (int q = 0; q < kQuads; ++q)
                 weight[q] =
                     _mm512_load_si512(tile.codes[g * 8 + static_cast<uint32_t>(part * kQuads + q)]);
             const uint32_t scales = g * kParts + static_cast<uint32_t>(part);
             const __m512 scale = _mm512_load_ps(tile.scale[scales]);
+            GRANARY_UNROLL
             for (int i = 0; i < kRows; ++i) {
                 __m512i sum = _mm512_setzero_si512();
                 if constexpr (!kMinimum) {
-                    const int32_t* negative = in[i].negative + 2 * group + part;
+                    const int32_t* negative = in[i][g].negative + part;
                     sum = _mm512_set1_epi32(kParts == 1 ? negative[0] + negative[1] : negative[0]);
                     sum = _mm512_sll_epi32(sum, shift);
                 }
-                const int8_t* code = in[i].code + group * kGroup + part * 16;
+                const int8_t* code = in[i][g].code + part * 16;
+                GRANARY_UNROLL
                 for (int q = 0; q < kQuads; ++q) sum = dot4(sum, weight[q], code + 4 * q);
-                const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(in[i].scale[group]));
+                const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(in[i][g].scale));
                 acc[i] = _mm512_fmadd_ps(both, to_float(sum), acc[i]);
                 if constexpr (kMinimum) {
                     const float total =
-                        kParts == 1 ? in[i].sum[group]
-                                    : in[i].scale[group] *
-                                          static_cast<float>(-in[i].negative[2 * group + part]);
+                        kParts == 1 ? in[i][g].sum
+                                    : in[i][g].scale * static_cast<float>(-in[i][g].negative[part]);
                     acc[i] = _mm512_fnmadd_ps(_mm512_load_ps(tile.minimum[scales]),
                                               _mm512_set1_ps(total), acc[i]);
                 }
             }
         }
     }
+    GRANARY_UNROLL
     for (int i = 0; i < kRows; ++i)
         _mm512_mask_storeu_ps(out + static_cast<size_t>(i) * stride, rows, acc[i]);
 }
 
 template <int kParts, bool kMinimum>
 void dot_all(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint32_t groups,
-             std::span<const std::byte* const> activations, uint32_t cols, float* out,
-             size_t stride, uint32_t rows, bool add) {
+             std::span<const std::byte* const> activations, float* out, size_t stride,
+             uint32_t rows, bool add) {
     const auto mask = static_cast<__mmask16>((1u << rows) - 1);
     size_t i = 0;
     const auto run = [&](auto count, auto function) {
         for (; i + count <= activations.size(); i += count)
-            function(tile, offset_bits, first_group, groups, &activations[i], cols,
-                     out + i * stride, stride, mask, add);
+            function(tile, offset_bits, first_group, groups, &activations[i], out + i * stride,
+                     stride, mask, add);
     };
     run(size_t{8}, dot_rows<8, kParts, kMinimum>);
     run(size_t{4}, dot_rows<4, kParts, kMinimum>);
@@ -261,13 +273,12 @@ void dot_all(const Tile& tile, unsigned offset_bits, uint32_t first_group, uint3
 }
 
 void dot(const BlockFormat& format, const Tile& tile, uint32_t first_group, uint32_t groups,
-         std::span<const std::byte* const> activations, uint32_t cols, float* out, size_t stride,
-         uint32_t rows, bool add) {
+         std::span<const std::byte* const> activations, float* out, size_t stride, uint32_t rows,
+         bool add) {
     const auto function = format.halves
                               ? (format.has_minimum ? dot_all<2, true> : dot_all<2, false>)
                               : (format.has_minimum ? dot_all<1, true> : dot_all<1, false>);
-    function(tile, format.offset_bits, first_group, groups, activations, cols, out, stride, rows,
-             add);
+    function(tile, format.offset_bits, first_group, groups, activations, out, stride, rows, add);
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ TEST(Quantise, CodesAndSums) {
         in.view.values = in.values.data();
         kernels.quantise(in.view);
         for (uint32_t row = 0; row < 3; ++row) {
-            const auto codes = host::code_row(in.view.codes + row * kernels.code_bytes(cols), cols);
+            const auto* codes = reinterpret_cast<const host::CodeGroup*>(
+                in.view.codes + row * kernels.code_bytes(cols));
             for (uint32_t g = 0; g < host::groups_of(cols); ++g) {
                 float limit = 0;
                 int sums[2] = {};
@@ -42,15 +43,15 @@ TEST(Quantise, CodesAndSums) {
                     const uint32_t k = g * 32 + i;
                     const float x = k < cols ? in.values[row * cols + k] : 0;
                     limit = std::max(limit, std::abs(x));
-                    sums[i / 16] += codes.code[k];
-                    EXPECT_NEAR(codes.scale[g] * static_cast<float>(codes.code[k]), x,
-                                codes.scale[g] * 0.501f);
+                    sums[i / 16] += codes[g].code[i];
+                    EXPECT_NEAR(codes[g].scale * static_cast<float>(codes[g].code[i]), x,
+                                codes[g].scale * 0.501f);
                 }
-                EXPECT_FLOAT_EQ(codes.scale[g], limit / 127);
-                EXPECT_EQ(codes.negative[2 * g], -sums[0]);
-                EXPECT_EQ(codes.negative[2 * g + 1], -sums[1]);
-                EXPECT_FLOAT_EQ(codes.sum[g],
-                                codes.scale[g] * static_cast<float>(sums[0] + sums[1]));
+                EXPECT_FLOAT_EQ(codes[g].scale, limit / 127);
+                EXPECT_EQ(codes[g].negative[0], -sums[0]);
+                EXPECT_EQ(codes[g].negative[1], -sums[1]);
+                EXPECT_FLOAT_EQ(codes[g].sum,
+                                codes[g].scale * static_cast<float>(sums[0] + sums[1]));
             }
         }
     }
@@ -64,10 +65,10 @@ TEST(Quantise, OddValues) {
     for (uint32_t i = 0; i < 32; ++i) in.values[32 + i] = i % 2 ? NAN : INFINITY;
     in.values[64] = 1;
     kernels.quantise(in.view);
-    const auto codes = host::code_row(in.view.codes, 96);
-    EXPECT_EQ(codes.scale[0], 0);
-    EXPECT_EQ(codes.code[0], 0);
-    EXPECT_EQ(codes.code[64], 127);
+    const auto* codes = reinterpret_cast<const host::CodeGroup*>(in.view.codes);
+    EXPECT_EQ(codes[0].scale, 0);
+    EXPECT_EQ(codes[0].code[0], 0);
+    EXPECT_EQ(codes[2].code[0], 127);
 }
 
 class MatmulOfType : public testing::TestWithParam<WeightType> {};
