@@ -135,7 +135,7 @@ progress() {
 build_targets() {
     local started=$SECONDS
     if ! NINJA_STATUS='[%f/%t] ' ninja -C build -j "$(nproc)" "$@" 2>&1 | progress; then
-        grep -n -m 20 -A 5 -E '^FAILED|error:|undefined reference' build/build.log >&2 || true
+        grep -m 20 -A 5 -E '^FAILED|error:|undefined reference' build/build.log >&2 || true
         fail 1 "The build failed; the whole story is in build/build.log"
     fi
     say "Built in $((SECONDS - started)) s"
