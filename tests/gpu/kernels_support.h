@@ -29,10 +29,12 @@ struct Random {
 
 // Types whose rows this program runs.
 inline const WeightType kTypes[] = {
-    WeightType::f32,   WeightType::f16,  WeightType::bf16, WeightType::q4_0,   WeightType::q4_1,
-    WeightType::q5_0,  WeightType::q5_1, WeightType::q8_0, WeightType::q2_k,   WeightType::q3_k,
-    WeightType::q4_k,  WeightType::q5_k, WeightType::q6_k, WeightType::iq4_nl, WeightType::iq4_xs,
-    WeightType::mxfp4, WeightType::tq2_0};
+    WeightType::f32,     WeightType::f16,     WeightType::bf16,   WeightType::q4_0,
+    WeightType::q4_1,    WeightType::q5_0,    WeightType::q5_1,   WeightType::q8_0,
+    WeightType::q2_k,    WeightType::q3_k,    WeightType::q4_k,   WeightType::q5_k,
+    WeightType::q6_k,    WeightType::iq4_nl,  WeightType::iq4_xs, WeightType::mxfp4,
+    WeightType::tq2_0,   WeightType::iq2_xxs, WeightType::iq2_xs, WeightType::iq2_s,
+    WeightType::iq3_xxs, WeightType::iq3_s,   WeightType::iq1_s,  WeightType::iq1_m};
 
 // Where a type's block keeps its 16-bit scales; other bytes may be anything.
 inline std::vector<size_t> scale_offsets(WeightType type) {
@@ -71,6 +73,12 @@ inline std::vector<std::byte> random_blocks(WeightType type, size_t blocks, floa
             std::memcpy(block, reinterpret_cast<const char*>(&value) + 2, 2);
         } else if (type == WeightType::mxfp4) {
             block[0] = static_cast<std::byte>(116 + random.engine() % 6);
+        } else if (type == WeightType::iq1_m) {  // the scale's four nibbles lie apart
+            const uint16_t half = host::float_to_half(scale * random.value());
+            for (int i = 0; i < 4; ++i) {
+                auto& byte = block[49 + 2 * i];
+                byte = (byte & std::byte{15}) | static_cast<std::byte>((half >> (4 * i) & 15) << 4);
+            }
         } else {
             for (const size_t offset : scale_offsets(type)) {
                 const uint16_t half = host::float_to_half(scale * random.value());
