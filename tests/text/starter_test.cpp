@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The starter's tokeniser. Expected ids are those that Hugging Face's JavaScript implementation
 // (@huggingface/tokenizers 0.2.0) gives with the same vocabulary.
-#include <chrono>
 
 #include "tests/text/test_files.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Texts and the token ids that llama.cpp gives for them.
-#include <chrono>
 #include <filesystem>
 #include <sstream>
 
