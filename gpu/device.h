@@ -111,5 +111,7 @@ struct HostDeviceOptions {
     int nice = 0;          // of the worker threads
 };
 Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& options);
+// What such a device would say of itself, without making one: for plans.
+Result<DeviceInfo> host_device_info(const HostDeviceOptions& options);
 
 }  // namespace granary::gpu

@@ -41,6 +41,7 @@ enum class KvFormat : uint8_t { f16, f32 };  // f32 is a test format
 // The K/V cells of one layer of one conversation. The range is step-major: cell c lies in step
 // c / kStepCells at base + step * step_bytes + {k,v}_offset + (c % kStepCells) * row_bytes.
 inline constexpr uint32_t kStepCells = 1024;
+inline constexpr uint32_t kDecodeCut = 512;  // cells that decode attention sums in one go
 struct KvView {
     std::byte* base = nullptr;
     size_t step_bytes = 0;  // all layers of one step
@@ -119,9 +120,8 @@ class Kernels {
     // Bytes of one row's codes for `cols` activations; a multiple of 64.
     virtual size_t code_bytes(uint32_t cols) const = 0;
 
-    // Bytes of scratch that matmul, expert_ffn and attention need for at most `rows` rows against
-    // weights of at most `cols` columns; independent of context length for prompts, and enough
-    // for decode at `max_cells`. Handed over once.
+    // Bytes of scratch for all operations with contexts of at most `max_cells`: a constant plus
+    // a constant for each kDecodeCut cells or part of them. Handed over once.
     virtual size_t scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const = 0;
     virtual void set_scratch(std::byte* scratch, size_t bytes) = 0;
 

@@ -136,7 +136,7 @@ tl::unexpected<Error> bad_option(std::string what, std::string detail) {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& options) {
+Result<DeviceInfo> host_device_info(const HostDeviceOptions& options) {
     constexpr unsigned kMostThreads = 256;
     constexpr uint64_t kGiB = uint64_t{1} << 30;
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -175,9 +175,15 @@ Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& option
                     (info.threads == 1 ? " thread, " : " threads, ") + host::vector_instructions();
     }
 
-    const unsigned threads = info.threads;
+    return info;
+}
+
+Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& options) {
+    auto info = host_device_info(options);
+    if (!info) return tl::unexpected(info.error());
+    const unsigned threads = info->threads;
     try {
-        auto device = std::make_unique<HostDevice>(options, std::move(info));
+        auto device = std::make_unique<HostDevice>(options, std::move(*info));
         if (device->threads() == threads) return device;
         return fail(ErrorKind::device, "The system refuses to start threads",
                     std::to_string(device->threads()) + " of " + std::to_string(threads),

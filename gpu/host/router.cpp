@@ -65,11 +65,11 @@ void HostKernels::route(const RouterShape& shape, const Weight& router, const fl
     const auto rows = [&](Workspace& work, uint32_t begin, uint32_t end) {
         // A few rows at a time: their logits fill the gate buffer, or one of their own.
         constexpr auto kFloats = static_cast<uint32_t>(sizeof work.gate / sizeof(float));
-        const uint32_t step = std::max(1u, kFloats / shape.experts);
+        const uint32_t step = std::clamp(kFloats / shape.experts, 1u, kBlockRows);
         std::vector<float> large(shape.experts > kFloats ? shape.experts : 0);
         float* logits = large.empty() ? &work.gate[0][0] : large.data();
         for (uint32_t row = begin; row < end; row += step) {
-            const uint32_t count = std::min({step, end - row, kBlockRows});
+            const uint32_t count = std::min(step, end - row);
             for (uint32_t i = 0; i < count; ++i) work.values[i] = x + size_t{row + i} * router.cols;
             for (uint32_t e = 0; e < shape.experts; e += kTileRows)
                 multiply(tiles_, router, e, std::min(kTileRows, shape.experts - e),
