@@ -113,8 +113,12 @@ struct BenchResult {
     double prefill_tok_s = 0, decode_tok_s = 0;
 };
 
+enum class LogLevel : uint8_t { info, warning, error };
+using LogFunction = std::function<void(LogLevel, std::string_view line)>;
+
 struct EngineOptions {
     Settings settings;
+    LogFunction log;  // called on the engine's thread; may be empty
     gpu::Arithmetic arithmetic = gpu::Arithmetic::fast;
     int nice = 0;  // of the engine's threads
     LoadProgress progress;

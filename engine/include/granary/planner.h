@@ -33,6 +33,11 @@ struct DeviceFacts {
     gpu::Face face = gpu::Face::unified;
     uint64_t granule_bytes = 0;
     uint64_t free_bytes = 0;
+    // Bytes of one row's activation codes by width (0 in f32 arithmetic), and kernel scratch:
+    // base + one part for each gpu::kDecodeCut cells of the longest context.
+    uint64_t code_bytes_hidden = 0, code_bytes_attention = 0, code_bytes_ffn = 0;
+    uint64_t scratch_base = 0, scratch_per_cut = 0;
+    gpu::KvFormat kv_format = gpu::KvFormat::f16;
 };
 
 struct Plan {
@@ -42,8 +47,9 @@ struct Plan {
     uint32_t stream_min = 0;      // chunk from which all experts stream; UINT32_MAX: never
     uint64_t granule_bytes = 0;
     uint64_t budget_bytes = 0;    // whole granules
-    // Granules; they sum to budget_bytes / granule_bytes.
-    uint32_t fixed = 0, workspace = 0, expert_range = 0, spare = 0;
+    // Granules. fixed + workspace + expert_range = budget_bytes / granule_bytes: K/V and loan take
+    // theirs out of the expert range.
+    uint32_t fixed = 0, workspace = 0, expert_range = 0;
     uint32_t kv_at_max = 0;       // K/V granules of max_context cells
     uint32_t loan = 0;            // of one running prompt
     uint32_t smallest_loan = 0;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,7 +24,7 @@ std::string_view owner_name(Owner owner);  // "spare", "fixed", ...
 // step; elsewhere 0.
 struct GranuleWord {
     uint64_t bits = 0;
-    enum Flag : uint8_t { in_transfer = 1, shared_by_two_slots = 2, second_expert_cold = 4 };
+    enum Flag : uint8_t { in_transfer = 1, empty_slot = 2 };
 
     static GranuleWord make(Owner owner, uint8_t flags, uint32_t id, unsigned hits_log2,
                             uint32_t last_use) {
@@ -120,6 +121,8 @@ class EventRing {
 };
 
 struct Telemetry {
+    // Frames and events carry seconds since then; a new layout does not start the clock anew.
+    const std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
     MapChannel map;
     EventRing events;
     Counters counters;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/memory/layout.h"
+
+#include <algorithm>
+
+namespace granary {
+namespace {
+
+// Hands out aligned places one behind the other.
+class Cursor {
+  public:
+    explicit Cursor(uint64_t at = 0) : at_(at) {}
+    uint64_t take(uint64_t bytes) {
+        const uint64_t place = at_;
+        at_ = round_up(at_ + bytes, kSlotAlignment);
+        return place;
+    }
+    uint64_t at() const { return at_; }
+
+  private:
+    uint64_t at_;
+};
+
+}  // namespace
+
+PassLayout pass_layout(const ModelFacts& model, const DeviceFacts& device, uint32_t rows) {
+    const uint64_t n = rows;
+    const uint64_t routes = n * model.experts_used;
+    const uint64_t q_width = uint64_t{model.attention.heads} * model.attention.head_dim;
+    const uint64_t kv_width = uint64_t{model.attention.kv_heads} * model.attention.head_dim;
+    PassLayout layout;
+    layout.rows = rows;
+    Cursor at;
+    layout.tokens = at.take(n * 4);
+    layout.x = at.take(n * model.hidden * 4);
+    layout.norm_values = at.take(n * model.hidden * 4);
+    layout.norm_codes = at.take(n * device.code_bytes_hidden);
+    layout.route_count = at.take(uint64_t{model.experts} * 4);
+    layout.route_first = at.take((uint64_t{model.experts} + 1) * 4);
+
+    Cursor attention(at.at());
+    layout.q = attention.take(n * q_width * 4);
+    layout.k = attention.take(n * kv_width * 4);
+    layout.v = attention.take(n * kv_width * 4);
+    layout.attention_values = attention.take(n * q_width * 4);
+    layout.attention_codes = attention.take(n * device.code_bytes_attention);
+
+    Cursor experts(at.at());
+    layout.route_expert = experts.take(routes * 4);
+    layout.route_weight = experts.take(routes * 4);
+    layout.route_order = experts.take(routes * 4);
+    layout.hidden_values = experts.take(routes * model.expert_ffn * 4);
+    layout.hidden_codes = experts.take(routes * device.code_bytes_ffn);
+    layout.expert_out = experts.take(routes * model.hidden * 4);
+
+    layout.bytes = std::max(attention.at(), experts.at());
+    return layout;
+}
+
+LoanLayout loan_layout(const ModelFacts& model, const DeviceFacts& device, uint32_t chunk) {
+    LoanLayout layout;
+    layout.pass = pass_layout(model, device, chunk);
+    layout.bytes = layout.pass.bytes;
+    if (device.face == gpu::Face::card) {
+        layout.entries = layout.bytes;
+        layout.bytes += round_up(model.experts * sizeof(gpu::ExpertEntry), kSlotAlignment);
+        layout.ring = layout.bytes;
+        layout.ring_stride =
+            *std::max_element(model.expert_bytes.begin(), model.expert_bytes.end());
+        layout.bytes += kRingBuffers * layout.ring_stride;
+    }
+    return layout;
+}
+
+WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& device,
+                                 uint32_t max_context) {
+    WorkspaceLayout layout;
+    layout.pass = pass_layout(model, device, kDecodeRows);
+    layout.scratch_bytes =
+        device.scratch_base + divide_up(max_context, gpu::kDecodeCut) * device.scratch_per_cut;
+    layout.table_stride = table_layout(model.experts).bytes;
+    Cursor at(layout.pass.bytes);
+    layout.logits = at.take(uint64_t{kDecodeRows} * model.vocab * 4);
+    layout.best = at.take(kDecodeRows * 4);
+    layout.scratch = at.take(layout.scratch_bytes);
+    layout.tables = at.take(layout.table_stride * model.layers);
+    layout.bytes = at.at();
+    return layout;
+}
+
+TableLayout table_layout(uint32_t experts) {
+    TableLayout layout;
+    Cursor at;
+    layout.entries = at.take(experts * sizeof(gpu::ExpertEntry));
+    layout.home = at.take(experts * sizeof(gpu::ExpertEntry));
+    layout.slot_base = at.take(experts * sizeof(std::byte*));
+    layout.counters = at.take(3 * sizeof(uint64_t));
+    layout.slot_of = at.take(experts * 4ull);
+    layout.expert_in = at.take(experts * 4ull);
+    layout.heat = at.take(experts * 4ull);
+    layout.last_use = at.take(experts * 4ull);
+    layout.usable = at.take(experts);
+    layout.bytes = at.at();
+    return layout;
+}
+
+KvLayout kv_layout(const ModelFacts& model, gpu::KvFormat format) {
+    KvLayout layout;
+    layout.format = format;
+    layout.row_bytes = uint64_t{model.attention.kv_heads} * model.attention.head_dim *
+                       (format == gpu::KvFormat::f16 ? 2 : 4);
+    layout.part_bytes = layout.row_bytes * gpu::kStepCells;
+    layout.step_bytes = layout.part_bytes * 2 * model.layers;
+    return layout;
+}
+
+}  // namespace granary

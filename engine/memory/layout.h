@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Where things lie inside workspace, loan and K/V step: pure arithmetic, shared by the planner
+// and by the engine that executes its plans.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpu/kernels.h"
+#include "granary/planner.h"
+
+namespace granary {
+
+inline constexpr uint64_t kSlotAlignment = 256;  // of slots and of buffers
+inline constexpr uint32_t kDecodeRows = 8;       // tokens of one decode step at most
+inline constexpr uint32_t kSmallestChunk = 64;   // tokens of the smallest loan
+inline constexpr uint32_t kLargestChunk = 16384;
+inline constexpr uint32_t kRingBuffers = 4;  // experts in flight to a staged chunk
+
+constexpr uint64_t round_up(uint64_t value, uint64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+constexpr uint64_t divide_up(uint64_t value, uint64_t by) {
+    return (value + by - 1) / by;
+}
+
+// Offsets of the buffers that a forward pass of `rows` tokens works in.
+struct PassLayout {
+    uint32_t rows = 0;
+    uint64_t tokens = 0;                       // int32 [rows]
+    uint64_t x = 0;                            // f32 [rows, hidden]
+    uint64_t norm_values = 0, norm_codes = 0;  // [rows, hidden]
+    // Attention and experts never live at the same time: they share the bytes from `shared` on.
+    uint64_t q = 0, k = 0, v = 0;                        // f32 [rows, heads or kv_heads, head_dim]
+    uint64_t attention_values = 0, attention_codes = 0;  // [rows, heads * head_dim]
+    uint64_t route_expert = 0, route_weight = 0;         // [rows, used]
+    uint64_t route_order = 0;                            // int32 [rows * used]
+    uint64_t hidden_values = 0, hidden_codes = 0;        // [rows * used, ffn]
+    uint64_t expert_out = 0;                             // f32 [rows * used, hidden]
+    uint64_t route_count = 0, route_first = 0;           // int32 [experts], [experts + 1]
+    uint64_t bytes = 0;
+};
+PassLayout pass_layout(const ModelFacts& model, const DeviceFacts& device, uint32_t rows);
+
+// The loan, laid from the end of the expert range downward: the ring first (fixed size), then
+// the chunk's own buffers. Offsets are from the loan's first byte.
+struct LoanLayout {
+    PassLayout pass;       // at offset 0
+    uint64_t entries = 0;  // gpu::ExpertEntry [experts] of the layer at hand; card face only
+    uint64_t ring = 0;     // kRingBuffers * ring_stride bytes; card face only
+    uint64_t ring_stride = 0;
+    uint64_t bytes = 0;
+};
+LoanLayout loan_layout(const ModelFacts& model, const DeviceFacts& device, uint32_t chunk);
+
+// What is always there: decode's own pass buffers, logits, kernel scratch, expert tables.
+struct WorkspaceLayout {
+    PassLayout pass;      // at offset 0, kDecodeRows rows
+    uint64_t logits = 0;  // f32 [kDecodeRows, vocab]
+    uint64_t best = 0;    // int32 [kDecodeRows]
+    uint64_t scratch = 0, scratch_bytes = 0;
+    uint64_t tables = 0;  // one expert table per layer
+    uint64_t table_stride = 0;
+    uint64_t bytes = 0;
+};
+WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& device,
+                                 uint32_t max_context);
+
+// One layer's expert table inside the workspace; see gpu::ExpertCacheView.
+struct TableLayout {
+    uint64_t entries = 0, slot_base = 0, counters = 0, slot_of = 0, expert_in = 0, heat = 0,
+             last_use = 0, usable = 0, home = 0;
+    uint64_t bytes = 0;
+};
+TableLayout table_layout(uint32_t experts);  // as many slots as experts at most
+
+// One K/V step of kStepCells cells: layer by layer K then V.
+struct KvLayout {
+    uint64_t row_bytes = 0;   // of one cell's K, and of its V
+    uint64_t part_bytes = 0;  // of one layer's K (or V) in a step
+    uint64_t step_bytes = 0;
+    gpu::KvFormat format = gpu::KvFormat::f16;
+
+    gpu::KvView view(std::byte* base, uint32_t layer) const {
+        return {base,      step_bytes, 2 * layer * part_bytes, (2 * layer + 1) * part_bytes,
+                row_bytes, format};
+    }
+};
+KvLayout kv_layout(const ModelFacts& model, gpu::KvFormat format);
+
+inline uint64_t steps_of(uint64_t cells) {
+    return divide_up(cells, gpu::kStepCells);
+}
+
+}  // namespace granary

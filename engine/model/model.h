@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A model as the run loops see it: shapes and weights by layer. A family file fills it from a
+// GGUF file; nothing here allocates device memory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/gguf/file.h"
+#include "gpu/kernels.h"
+#include "granary/planner.h"
+
+namespace granary {
+
+struct AttentionWeights {
+    const float* norm = nullptr;    // [hidden]
+    gpu::Weight q, k, v, out;       // [heads * head_dim, hidden] ... [hidden, heads * head_dim]
+    const float* q_norm = nullptr;  // [head_dim] or null
+    const float* k_norm = nullptr;
+};
+
+struct MoeWeights {
+    const float* norm = nullptr;  // [hidden]
+    gpu::Weight router;           // [experts, hidden]
+    gpu::ExpertShape shape;
+    gpu::RouterShape routing;
+    std::vector<gpu::ExpertEntry> home;  // [experts] where the file keeps each expert
+    uint64_t gate_bytes = 0, up_bytes = 0, down_bytes = 0;  // of one expert
+};
+
+struct Layer {
+    AttentionWeights attention;
+    MoeWeights moe;
+};
+
+struct Model {
+    std::shared_ptr<const gguf::File> file;  // keeps the mapping alive
+    ModelFacts facts;
+    gpu::AttentionShape attention;
+    float norm_eps = 1e-6f;
+    gpu::Weight embedding;               // [vocab, hidden], stays in host memory
+    const float* output_norm = nullptr;  // [hidden]
+    gpu::Weight output;                  // [vocab, hidden]
+    std::vector<Layer> layers;
+
+    // Every pointer above that belongs on the device at all times, with the bytes behind it. The
+    // card face copies them and moves the pointers.
+    struct Fixed {
+        const std::byte** pointer;
+        uint64_t bytes;
+    };
+    std::vector<Fixed> fixed();
+};
+
+// Errors: `unsupported` with the list of families; `invalid_file` with tensor, shape found and
+// shape expected.
+Result<Model> load_model(std::shared_ptr<const gguf::File> file);
+
+// One family each.
+Result<Model> load_qwen3moe(std::shared_ptr<const gguf::File> file);
+
+}  // namespace granary

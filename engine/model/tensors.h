@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Reads a family's metadata and tensors and remembers the first fault, so that a family file
+// reads as a list of names.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/gguf/file.h"
+#include "gpu/kernels.h"
+
+namespace granary {
+
+class TensorReader {
+  public:
+    TensorReader(const gguf::File& file, std::string family) : file_(file), family_(family) {}
+
+    // "<family>.<key>"; within [low, high].
+    uint32_t count(const char* key, uint32_t low, uint32_t high);
+    uint32_t count_or(const char* key, uint32_t fallback, uint32_t low, uint32_t high);
+    float real(const char* key);
+    float real_or(const char* key, float fallback);
+    std::string text_or(const char* key, const char* fallback);
+
+    // A matrix [rows, cols]; of any type that this program decodes.
+    gpu::Weight matrix(const std::string& name, uint32_t rows, uint32_t cols);
+    // [experts, rows, cols]: the first expert's matrix; experts follow one another.
+    gpu::Weight experts(const std::string& name, uint32_t experts, uint32_t rows, uint32_t cols);
+    const float* vector(const std::string& name, uint32_t size);  // f32
+    bool has(const std::string& name) const { return file_.tensor(name) != nullptr; }
+
+    const std::optional<Error>& error() const { return error_; }
+    void set_error(Error error) {
+        if (!error_) error_ = std::move(error);
+    }
+
+  private:
+    const gguf::Tensor* find(const std::string& name, std::initializer_list<uint64_t> shape);
+
+    const gguf::File& file_;
+    std::string family_;
+    std::optional<Error> error_;
+};
+
+}  // namespace granary

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The planner's arithmetic: every layout adds up, every refusal names its terms and a way out.
+#include "granary/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+
+#include "engine/memory/layout.h"
+
+namespace granary {
+namespace {
+
+// The shapes of Qwen3-30B-A3B in Q4_K_M (48 layers, 128 experts of 2.65 and 3.06 MB).
+ModelFacts large_model() {
+    ModelFacts facts;
+    facts.name = "30B-A3B";
+    facts.family = "qwen3moe";
+    facts.layers = 48;
+    facts.trained_context = 262144;
+    facts.vocab = 151936;
+    facts.hidden = 2048;
+    facts.experts = 128;
+    facts.experts_used = 8;
+    facts.expert_ffn = 768;
+    facts.attention = {32, 4, 128, 128, 1e7f, 1, 1e-6f, 0.0883883f};
+    facts.fixed_bytes = 900ull << 20;
+    for (uint32_t n = 0; n < facts.layers; ++n) {
+        facts.expert_bytes.push_back(round_up(n % 2 ? 2654208 : 3058688, kSlotAlignment));
+        facts.row_bytes += facts.expert_bytes.back();
+    }
+    facts.kv_bytes_per_token = 96 << 10;
+    return facts;
+}
+
+DeviceFacts card_facts(uint64_t bytes) {
+    DeviceFacts facts;
+    facts.face = gpu::Face::card;
+    facts.granule_bytes = 2 << 20;
+    facts.free_bytes = bytes;
+    facts.code_bytes_hidden = 2048 + 256;
+    facts.code_bytes_attention = 4096 + 512;
+    facts.code_bytes_ffn = 768 + 128;
+    facts.scratch_base = 1 << 20;
+    facts.scratch_per_cut = 32 << 10;
+    return facts;
+}
+
+void expect_adds_up(const Plan& plan) {
+    EXPECT_EQ(uint64_t{plan.fixed} + plan.workspace + plan.expert_range,
+              plan.budget_bytes / plan.granule_bytes);
+    for (const auto& classes : {plan.at_start, plan.at_max})
+        EXPECT_EQ(std::accumulate(classes.begin(), classes.end(), uint64_t{0}), plan.budget_bytes);
+    EXPECT_LE(plan.floor + plan.kv_at_max + plan.loan, plan.expert_range);
+    EXPECT_GE(plan.chunk, kSmallestChunk);
+    EXPECT_LE(plan.smallest_loan, plan.loan);
+}
+
+TEST(Planner, EveryAdmittedLayoutAddsUp) {
+    size_t admitted = 0, refused = 0;
+    for (uint64_t gib : {4, 6, 8, 12, 16, 24, 48, 96}) {
+        const Planner planner(large_model(), card_facts(gib << 30));
+        for (uint32_t context : {512u, 4096u, 40000u, 131072u, 524288u, 1048576u}) {
+            for (uint32_t chunk : {0u, 64u, 1000u, 4096u, 16384u}) {
+                Settings settings;
+                settings.vram_budget = (gib << 30) - (123 << 20);
+                settings.vram_reserve = 300 << 20;
+                settings.max_context = context;
+                if (chunk) settings.prefill = {AutoCount::Kind::number, chunk};
+                const auto plan = planner.plan(settings);
+                if (plan) {
+                    ++admitted;
+                    expect_adds_up(*plan);
+                    EXPECT_LE(plan->budget_bytes, (gib << 30) - (300 << 20));
+                    EXPECT_EQ(plan->max_context, context);
+                    if (chunk) {
+                        EXPECT_EQ(plan->chunk, chunk);
+                    }
+                } else {
+                    ++refused;
+                    EXPECT_EQ(plan.error().kind, ErrorKind::refused);
+                    EXPECT_FALSE(plan.error().advice.empty());
+                }
+            }
+        }
+    }
+    EXPECT_GT(admitted, 60u);
+    EXPECT_GT(refused, 30u);
+}
+
+TEST(Planner, ARefusalNamesEachTermAndWhatWouldFit) {
+    const Planner planner(large_model(), card_facts(8ull << 30));
+    Settings settings;
+    settings.vram_budget = 8ull << 30;
+    settings.max_context = 262144;
+    const auto refused = planner.plan(settings);
+    ASSERT_FALSE(refused);
+    const std::string message = refused.error().message();
+    for (const char* part : {"budget 8 GiB", "fixed weights 900 MiB", "workspace", "smallest loan",
+                             "K/V 24 GiB", "floor", " = ", "vram-budget", "max-context"})
+        EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+    // The context that it advises is admitted, and one step more is not.
+    const size_t at = refused.error().advice.find("max-context to ");
+    ASSERT_NE(at, std::string::npos);
+    settings.max_context =
+        static_cast<uint32_t>(std::stoul(refused.error().advice.substr(at + 15)));
+    EXPECT_TRUE(planner.plan(settings));
+    settings.max_context += 2 * gpu::kStepCells;
+    EXPECT_FALSE(planner.plan(settings));
+}
+
+TEST(Planner, AStepTooLargeIsRefusedWithOneThatFits) {
+    const Planner planner(large_model(), card_facts(4ull << 30));
+    Settings settings;
+    settings.vram_budget = 4ull << 30;
+    settings.max_context = 8192;
+    settings.prefill = {AutoCount::Kind::number, 16384};
+    const auto refused = planner.plan(settings);
+    ASSERT_FALSE(refused);
+    const size_t at = refused.error().advice.find("prefill to ");
+    ASSERT_NE(at, std::string::npos) << refused.error().message();
+    settings.prefill.number =
+        static_cast<uint32_t>(std::stoul(refused.error().advice.substr(at + 11)));
+    EXPECT_TRUE(planner.plan(settings));
+}
+
+TEST(Planner, FloorIsWholeRows) {
+    const Planner planner(large_model(), card_facts(16ull << 30));
+    Settings settings;
+    settings.vram_budget = 16ull << 30;
+    settings.max_context = 4096;
+    const uint64_t row = planner.model().row_bytes;
+    const auto floor_of = [&](CacheFloor floor) {
+        settings.cache_floor = floor;
+        return planner.plan(settings)->floor;
+    };
+    const auto rows = [&](uint64_t n) {
+        return static_cast<uint32_t>(divide_up(n * row, 2 << 20));
+    };
+    EXPECT_EQ(floor_of({}), rows(9));  // one more than top-8
+    EXPECT_EQ(floor_of({CacheFloor::Kind::bytes, row + 1, 0}), rows(2));
+    EXPECT_EQ(floor_of({CacheFloor::Kind::percent, 0, 10}), rows(13));  // 12.8 rows
+}
+
+TEST(Planner, UnifiedFaceHoldsNoExpertsAndNoFixedWeights) {
+    DeviceFacts facts = card_facts(64ull << 30);
+    facts.face = gpu::Face::unified;
+    const Planner planner(large_model(), facts);
+    Settings settings;
+    settings.max_context = 4096;
+    const auto plan = planner.plan(settings);
+    ASSERT_TRUE(plan) << plan.error().message();
+    expect_adds_up(*plan);
+    EXPECT_EQ(plan->fixed, 0u);
+    EXPECT_EQ(plan->rows_at_start, 0u);
+    EXPECT_EQ(plan->at_start[static_cast<int>(Owner::experts)], 0u);
+    facts.free_bytes = 100 << 20;
+    EXPECT_FALSE(Planner(large_model(), facts).plan(settings));
+}
+
+TEST(Planner, IsQuickEnoughForASlider) {
+    const Planner planner(large_model(), card_facts(16ull << 30));
+    Settings settings;
+    settings.vram_budget = 16ull << 30;
+    const auto start = std::chrono::steady_clock::now();
+    for (uint32_t i = 0; i < 100; ++i) {
+        settings.max_context = 512 + i * 100;
+        ASSERT_TRUE(planner.plan(settings));
+    }
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(took.count() / 100, 1.0);
+}
+
+}  // namespace
+}  // namespace granary
