@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Serves a request: renders and counts it, admits or refuses it, reads what is not kept, answers.
+#include <algorithm>
+#include <chrono>
+
+#include "engine/run/engine_impl.h"
+#include "engine/run/sampler.h"
+
+namespace granary {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+size_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
+    return static_cast<size_t>(
+        std::mismatch(a.begin(), a.begin() + std::min(a.size(), b.size()), b.begin()).first -
+        a.begin());
+}
+
+}  // namespace
+
+Result<std::vector<TokenId>> Engine::tokens_of(const Request& request) const {
+    const Tokenizer& tokenizer = *impl_->tokenizer;
+    std::string text = request.raw;
+    if (!request.use_raw) {
+        if (!impl_->chat_template) return tl::unexpected(impl_->template_error);
+        nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+        std::span<const Message> shown(request.messages);
+        const bool resume = request.continue_last && !shown.empty();
+        if (resume) shown = shown.first(shown.size() - 1);
+        for (const Message& message : shown)
+            messages.push_back({{"role", message.role}, {"content", message.content}});
+        const auto name = [&](TokenId token) {
+            return token >= 0 ? tokenizer.piece(token, true) : std::string();
+        };
+        auto rendered = impl_->chat_template->render({{"messages", messages},
+                                                      {"add_generation_prompt", true},
+                                                      {"bos_token", name(tokenizer.bos())},
+                                                      {"eos_token", name(tokenizer.eos())}});
+        if (!rendered) return tl::unexpected(rendered.error());
+        text = std::move(*rendered);
+        if (resume) text += request.messages.back().content;
+    }
+    std::vector<TokenId> tokens = tokenizer.encode(text, true);
+    // A template may write the BOS token itself; the tokenizer must not add a second one.
+    if (tokens.size() > 1 && tokenizer.adds_bos() && tokens[0] == tokenizer.bos() &&
+        tokens[1] == tokens[0])
+        tokens.erase(tokens.begin());
+    return tokens;
+}
+
+Result<MemoryManager::Growth> Engine::Impl::grow(Conversation& conversation, uint64_t cells) {
+    MemoryManager& memory = *core->memory;
+    if (!conversation.kv) {
+        auto kv = memory.create_kv();
+        if (!kv) return tl::unexpected(kv.error());
+        conversation.kv = *kv;
+    }
+    while (memory.kv_need(conversation.kv, cells) > memory.kv_available()) {
+        Conversation* oldest = nullptr;
+        for (auto& [id, other] : conversations)
+            if (&other != &conversation && other.kv &&
+                (!oldest || other.last_use < oldest->last_use))
+                oldest = &other;
+        if (!oldest) break;
+        log(LogLevel::info, "an idle conversation gives up its K/V (" +
+                                std::to_string(oldest->tokens.size()) +
+                                " tokens); it will be read again when it goes on");
+        memory.drop_kv(oldest->kv);
+        *oldest = {};
+    }
+    return memory.grow_kv(conversation.kv, cells);
+}
+
+Result<void> Engine::Impl::read(Conversation& conversation, std::span<const TokenId> tokens,
+                                uint32_t from, const Listener& listener, const StopSignal* stop,
+                                Report& report, const ChunkFunction& each) {
+    MemoryManager& memory = *core->memory;
+    Counters& counters = telemetry.counters;
+    const auto total = static_cast<uint32_t>(tokens.size());
+    const uint32_t chunk = std::min(core->plan.chunk, std::max(total - from, kSmallestChunk));
+    auto loan = memory.take_loan(chunk);
+    if (!loan) return tl::unexpected(loan.error());
+    report.loan_granules = loan->granules;
+    report.loan_experts = loan->experts_lost;
+    report.streamed = chunk >= core->plan.stream_min;
+    counters.prompt_total.store(total - from, std::memory_order_relaxed);
+    counters.prompt_done.store(0, std::memory_order_relaxed);
+
+    conversation.tokens.resize(from);
+    const uint64_t cells_before = conversation.kv ? memory.kv_cells(conversation.kv) : 0;
+    const auto start = Clock::now();
+    Result<void> result;
+    for (uint32_t cell = from; cell < total && result;) {
+        const uint32_t rows = std::min(chunk, total - cell);
+        auto growth = grow(conversation, cell + rows);
+        if (!growth) {
+            result = tl::unexpected(growth.error());
+            break;
+        }
+        report.kv_granules_added += growth->granules;
+        const auto chunk_start = Clock::now();
+        const uint32_t layers = core->model.facts.layers;
+        const auto progress = [&](uint32_t layers_done) {
+            memory.publish();
+            const uint32_t done =
+                cell - from + static_cast<uint32_t>(uint64_t{rows} * layers_done / layers);
+            counters.prompt_done.store(done, std::memory_order_relaxed);
+            if (listener.on_progress) {
+                listener.on_progress(
+                    done, total - from,
+                    remaining_seconds(from, cell, total, rows, layers_done, start));
+            }
+            return !(stop && stop->requested());
+        };
+        auto at = read_chunk(context(), *loan, memory.kv_base(conversation.kv), cell,
+                             tokens.subspan(cell, rows), progress);
+        if (!at) {
+            result = tl::unexpected(at.error());
+            break;
+        }
+        eta.add(cell, rows, since(chunk_start));
+        conversation.tokens.insert(conversation.tokens.end(), tokens.begin() + cell,
+                                   tokens.begin() + cell + rows);
+        counters.tokens_read.fetch_add(rows, std::memory_order_relaxed);
+        counters.context_used.store(conversation.tokens.size(), std::memory_order_relaxed);
+        result = each(at->x, cell, rows);
+        cell += rows;
+    }
+    report.read_tokens = static_cast<uint32_t>(conversation.tokens.size()) - from;
+    report.read_seconds = since(start);
+    if (conversation.kv)
+        report.kv_cells_added =
+            static_cast<uint32_t>(memory.kv_cells(conversation.kv) - cells_before);
+    memory.return_loan();
+    return result;
+}
+
+double Engine::Impl::remaining_seconds(uint32_t from, uint32_t cell, uint32_t total, uint32_t rows,
+                                       uint32_t layers_done, Clock::time_point start) const {
+    const double part = static_cast<double>(layers_done) / core->model.facts.layers;
+    const double now = cell + rows * part;
+    const double predicted = eta.predict(now, total);
+    if (predicted >= 0) return predicted;
+    // Nothing is known of this machine yet: the pace of the first layers.
+    return since(start) * (total - now) / std::max(now - from, 1.0);
+}
+
+Result<Report> Engine::answer(ConversationId id, const Request& request, const Listener& listener,
+                              const StopSignal& stop) {
+    Impl& impl = *impl_;
+    const auto start = Clock::now();
+    const auto found = impl.conversations.find(id);
+    if (found == impl.conversations.end())
+        return fail(ErrorKind::invalid_argument, "no such conversation", std::to_string(id));
+    Conversation& conversation = found->second;
+    MemoryManager& memory = *impl.core->memory;
+    const uint32_t max_context = impl.core->plan.max_context;
+    const uint64_t allocations = memory.driver_allocations_after_load();
+
+    auto rendered = tokens_of(request);
+    if (!rendered) return tl::unexpected(rendered.error());
+    const std::vector<TokenId>& tokens = *rendered;
+    if (tokens.empty())
+        return fail(ErrorKind::refused, "the prompt is empty", "0 tokens", "Write something");
+    const uint64_t room = request.max_tokens.value_or(answer_room(max_context));
+    if (tokens.size() + room > max_context)
+        return fail(ErrorKind::refused, "the prompt does not fit",
+                    std::to_string(tokens.size()) + " tokens and room for " + std::to_string(room) +
+                        " of answer are more than max-context " + std::to_string(max_context),
+                    "Shorten it, or raise max-context to " + std::to_string(tokens.size() + room) +
+                        " or more");
+
+    conversation.last_use = ++impl.use_clock;
+    Report report;
+    report.prompt_tokens = static_cast<uint32_t>(tokens.size());
+    // The last token is always read: its logits begin the answer.
+    report.kept_tokens = static_cast<uint32_t>(
+        std::min(common_prefix(conversation.tokens, tokens), tokens.size() - 1));
+
+    const RunContext run = impl.context();
+    const auto last_row = [&](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
+        if (cell + rows < tokens.size()) return {};
+        return output_logits(run, x + size_t{rows - 1} * run.model.facts.hidden, 1);
+    };
+    auto read =
+        impl.read(conversation, tokens, report.kept_tokens, listener, &stop, report, last_row);
+    if (!read) {
+        if (read.error().kind != ErrorKind::cancelled) return tl::unexpected(read.error());
+        report.finish = Finish::stopped;
+        report.driver_allocations = memory.driver_allocations_after_load() - allocations;
+        return report;
+    }
+    report.driver_allocations = memory.driver_allocations_after_load() - allocations;
+    if (listener.on_read) listener.on_read(report);
+
+    Sampler sampler(request.sampling);
+    for (TokenId token : tokens) sampler.note(token);
+    StreamingDetokenizer detokenizer(impl.tokenizer);
+    const auto say = [&](const std::string& text) {
+        if (text.empty()) return;
+        if (report.first_token_seconds == 0) report.first_token_seconds = since(start);
+        if (listener.on_text) listener.on_text(text);
+    };
+    const auto answer_start = Clock::now();
+    Counters& counters = impl.telemetry.counters;
+    const uint64_t limit = request.max_tokens.value_or(UINT64_MAX);
+    for (;;) {
+        if (report.answer_tokens >= limit) {
+            report.finish = Finish::token_limit;
+            break;
+        }
+        if (stop.requested()) {
+            report.finish = Finish::stopped;
+            break;
+        }
+        const TokenId next = sampler.wants_argmax()
+                                 ? run.best()[0]
+                                 : sampler.pick({run.logits(), run.model.facts.vocab});
+        if (impl.tokenizer->ends_answer(next)) {
+            report.finish = Finish::answer_ended;
+            break;
+        }
+        sampler.note(next);
+        ++report.answer_tokens;
+        say(detokenizer.push(next));
+        const auto cell = static_cast<uint32_t>(conversation.tokens.size());
+        if (cell >= max_context) {
+            report.finish = Finish::context_full;
+            break;
+        }
+        if (report.answer_tokens >= limit) {  // its K/V would serve nobody
+            report.finish = Finish::token_limit;
+            break;
+        }
+        auto growth = impl.grow(conversation, cell + 1);
+        if (!growth) return tl::unexpected(growth.error());
+        report.kv_granules_added += growth->granules;
+        auto step =
+            decode_step(run, memory.kv_base(conversation.kv), cell, {&next, 1}, ++impl.decode_tick);
+        if (!step) return tl::unexpected(step.error());
+        conversation.tokens.push_back(next);
+        counters.tokens_answered.fetch_add(1, std::memory_order_relaxed);
+        counters.context_used.store(conversation.tokens.size(), std::memory_order_relaxed);
+        memory.publish();
+    }
+    say(detokenizer.finish());
+    report.answer_seconds = since(answer_start);
+    report.driver_allocations = memory.driver_allocations_after_load() - allocations;
+    memory.publish(true);
+    return report;
+}
+
+}  // namespace granary

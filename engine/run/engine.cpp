@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "granary/engine.h"
+
+#include "engine/run/engine_impl.h"
+
+namespace granary {
+namespace {
+
+// What the planner must know of a device and of its kernels' buffers.
+DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmetic arithmetic) {
+    DeviceFacts facts;
+    facts.face = device.info().face;
+    facts.granule_bytes = device.info().granule_bytes;
+    facts.free_bytes = device.info().free_bytes;
+    const gpu::Kernels& kernels = device.kernels();
+    if (arithmetic == gpu::Arithmetic::fast) {
+        facts.code_bytes_hidden = kernels.code_bytes(model.hidden);
+        facts.code_bytes_attention =
+            kernels.code_bytes(model.attention.heads * model.attention.head_dim);
+        facts.code_bytes_ffn = kernels.code_bytes(model.expert_ffn);
+    }
+    facts.kv_format = arithmetic == gpu::Arithmetic::f32 ? gpu::KvFormat::f32 : gpu::KvFormat::f16;
+    const uint64_t one = kernels.scratch_bytes(model.attention, gpu::kDecodeCut);
+    const uint64_t two = kernels.scratch_bytes(model.attention, 2 * gpu::kDecodeCut);
+    facts.scratch_per_cut = two - one;
+    facts.scratch_base = one - facts.scratch_per_cut;
+    return facts;
+}
+
+constexpr uint64_t kLargeBudget = 1ull << 30;
+constexpr uint64_t kLargeGranule = 2ull << 20;
+
+gpu::HostDeviceOptions device_options(const Settings& settings, int nice) {
+    gpu::HostDeviceOptions options;
+    options.face = settings.vram_budget ? gpu::Face::card : gpu::Face::unified;
+    options.granule_bytes = settings.granule;
+    options.budget_bytes = settings.vram_budget;
+    options.threads = settings.threads;
+    options.nice = nice;
+    return options;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Core>> Engine::Impl::build(const Settings& settings,
+                                                  const LoadProgress& progress) {
+    auto core = std::make_unique<Core>();
+    auto model = load_model(file);
+    if (!model) return tl::unexpected(model.error());
+    core->model = std::move(*model);
+
+    gpu::HostDeviceOptions wanted = device_options(settings, options.nice);
+    const auto plan_for = [&]() -> Result<void> {
+        auto device = gpu::make_host_device(wanted);
+        if (!device) return tl::unexpected(device.error());
+        core->device = std::move(*device);
+        core->facts = facts_of(*core->device, core->model.facts, options.arithmetic);
+        auto plan = Planner(core->model.facts, core->facts).plan(settings);
+        if (!plan) return tl::unexpected(plan.error());
+        core->plan = *plan;
+        return {};
+    };
+    if (auto r = plan_for(); !r) return tl::unexpected(r.error());
+    if (wanted.face == gpu::Face::unified && core->plan.budget_bytes >= kLargeBudget) {
+        // The unified face has no budget until it is planned; a large one gets large granules.
+        wanted.granule_bytes = kLargeGranule;
+        if (auto r = plan_for(); !r) return tl::unexpected(r.error());
+    }
+
+    auto memory = MemoryManager::create(*core->device, core->model, core->plan, core->facts,
+                                        telemetry, options.log, progress);
+    if (!memory) return tl::unexpected(memory.error());
+    core->memory = std::move(*memory);
+    const WorkspaceLayout layout =
+        workspace_layout(core->model.facts, core->facts, core->plan.max_context);
+    core->device->kernels().set_scratch(core->memory->workspace() + layout.scratch,
+                                        layout.scratch_bytes);
+    return core;
+}
+
+RunContext Engine::Impl::context() const {
+    return {*core->device,
+            core->model,
+            *core->memory,
+            core->plan,
+            workspace_layout(core->model.facts, core->facts, core->plan.max_context),
+            options.arithmetic};
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
+                                             const EngineOptions& options) {
+    auto impl = std::make_unique<Impl>();
+    impl->options = options;
+    impl->options.progress = {};  // belongs to this call
+    auto file = gguf::File::open(path);
+    if (!file) return tl::unexpected(file.error());
+    impl->file = std::move(*file);
+    auto tokenizer = make_tokenizer(*impl->file);
+    if (!tokenizer) return tl::unexpected(tokenizer.error());
+    impl->tokenizer = std::move(*tokenizer);
+
+    auto source = impl->file->find_string("tokenizer.chat_template");
+    if (!source) return tl::unexpected(source.error());
+    if (*source) {
+        auto parsed = ChatTemplate::parse(**source);
+        if (parsed)
+            impl->chat_template = std::move(*parsed);
+        else
+            impl->template_error = parsed.error();
+    } else {
+        impl->template_error = {ErrorKind::unsupported, "the model has no chat template", path,
+                                "Send raw text instead"};
+    }
+    auto core = impl->build(options.settings, options.progress);
+    if (!core) return tl::unexpected(core.error());
+    impl->core = std::move(*core);
+    if (impl->core->model.facts.vocab < impl->tokenizer->size())
+        return fail(ErrorKind::invalid_file, path + " has more tokens than embeddings",
+                    std::to_string(impl->tokenizer->size()) + " tokens, " +
+                        std::to_string(impl->core->model.facts.vocab) + " rows in token_embd");
+    impl->telemetry.counters.context_max.store(impl->core->plan.max_context);
+    return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+const ModelFacts& Engine::model() const {
+    return impl_->core->model.facts;
+}
+const gpu::DeviceInfo& Engine::device() const {
+    return impl_->core->device->info();
+}
+const Plan& Engine::plan() const {
+    return impl_->core->plan;
+}
+Planner Engine::planner() const {
+    return Planner(model(), impl_->core->facts);
+}
+std::shared_ptr<const Tokenizer> Engine::tokenizer() const {
+    return impl_->tokenizer;
+}
+Telemetry& Engine::telemetry() {
+    return impl_->telemetry;
+}
+bool Engine::has_chat_template() const {
+    return impl_->chat_template.has_value();
+}
+std::array<uint64_t, kOwners> Engine::bytes() const {
+    return impl_->core->memory->bytes();
+}
+uint64_t Engine::driver_allocations_after_load() const {
+    return impl_->core->memory->driver_allocations_after_load();
+}
+
+Result<bool> Engine::apply(const Settings& settings) {
+    Impl& impl = *impl_;
+    const Settings old = impl.core->plan.settings;
+    if (settings == old) return false;
+    // Where the layout stays as it is, only the plan changes.
+    Settings same_layout = settings;
+    same_layout.prefill_stream_min = old.prefill_stream_min;
+    if (same_layout == old) {
+        auto plan = planner().plan(settings);
+        if (!plan) return tl::unexpected(plan.error());
+        impl.core->plan = *plan;
+        return false;
+    }
+    // A refusal is found by arithmetic while the old layout still runs.
+    auto info = gpu::host_device_info(device_options(settings, impl.options.nice));
+    if (!info) return tl::unexpected(info.error());
+    DeviceFacts facts = impl.core->facts;
+    facts.face = info->face;
+    facts.granule_bytes = info->granule_bytes;
+    facts.free_bytes = info->free_bytes;
+    // What this process gives back when it lays memory anew is free to the new layout.
+    if (facts.face == gpu::Face::unified) facts.free_bytes += impl.core->plan.budget_bytes;
+    if (auto plan = Planner(model(), facts).plan(settings); !plan)
+        return tl::unexpected(plan.error());
+
+    for (auto& [id, conversation] : impl.conversations) conversation = {};
+    impl.core.reset();
+    auto core = impl.build(settings, {});
+    if (!core) {
+        const Error cause = core.error();
+        impl.log(LogLevel::warning, "settings not applied: " + cause.message());
+        core = impl.build(old, {});
+        if (!core)
+            return fail(ErrorKind::device_lost,
+                        "the new settings failed and the old ones could not be laid again",
+                        cause.message() + "; " + core.error().message(), "Reload the model");
+        impl.core = std::move(*core);
+        return tl::unexpected(cause);
+    }
+    impl.core = std::move(*core);
+    impl.telemetry.counters.context_max.store(impl.core->plan.max_context);
+    return true;
+}
+
+Result<ConversationId> Engine::create_conversation() {
+    constexpr size_t kMostConversations = 256;
+    if (impl_->conversations.size() >= kMostConversations)
+        return fail(ErrorKind::refused, "too many conversations are open",
+                    std::to_string(kMostConversations) + " at most", "Close some of them");
+    const ConversationId id = impl_->next_conversation++;
+    impl_->conversations.emplace(id, Conversation{});
+    return id;
+}
+
+void Engine::drop_conversation(ConversationId id) {
+    const auto found = impl_->conversations.find(id);
+    if (found == impl_->conversations.end()) return;
+    if (found->second.kv) impl_->core->memory->drop_kv(found->second.kv);
+    impl_->conversations.erase(found);
+}
+
+uint32_t Engine::cells(ConversationId id) const {
+    const auto found = impl_->conversations.find(id);
+    return found == impl_->conversations.end() ? 0
+                                               : static_cast<uint32_t>(found->second.tokens.size());
+}
+
+}  // namespace granary

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The engine's state. engine.cpp opens and re-lays it, answer.cpp serves requests, measure.cpp
+// gives logits and speeds.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "engine/gguf/file.h"
+#include "engine/run/eta.h"
+#include "engine/run/pass.h"
+#include "granary/chat_template.h"
+#include "granary/engine.h"
+
+namespace granary {
+
+// One conversation: the tokens whose K and V lie in its cells.
+struct Conversation {
+    KvId kv = 0;
+    std::vector<TokenId> tokens;
+    uint64_t last_use = 0;
+};
+
+// All that a change of settings lays anew.
+struct Core {
+    Plan plan;
+    DeviceFacts facts;
+    std::unique_ptr<gpu::Device> device;
+    Model model;
+    std::unique_ptr<MemoryManager> memory;  // destroyed before the device
+};
+
+struct Engine::Impl {
+    EngineOptions options;
+    std::shared_ptr<const gguf::File> file;
+    std::shared_ptr<const Tokenizer> tokenizer;
+    std::optional<ChatTemplate> chat_template;
+    Error template_error;  // why there is none
+    Telemetry telemetry;
+    std::unique_ptr<Core> core;
+    std::map<ConversationId, Conversation> conversations;
+    ConversationId next_conversation = 1;
+    uint64_t use_clock = 0;
+    uint32_t decode_tick = 0;
+    EtaModel eta;
+
+    Result<std::unique_ptr<Core>> build(const Settings& settings, const LoadProgress& progress);
+    RunContext context() const;
+    void log(LogLevel level, const std::string& line) const {
+        if (options.log) options.log(level, line);
+    }
+
+    // Maps cells of `conversation` up to `cells`; where granules are missing, idle conversations
+    // give theirs up, least recently used first, and must be read again.
+    Result<MemoryManager::Growth> grow(Conversation& conversation, uint64_t cells);
+
+    // Reads tokens[from..] of `tokens` chunk by chunk; keeps finished chunks when stopped. Calls
+    // `each` with x of every chunk's rows. Fills report's reading and memory figures.
+    using ChunkFunction =
+        std::function<Result<void>(const float* x, uint32_t first_cell, uint32_t rows)>;
+    Result<void> read(Conversation& conversation, std::span<const TokenId> tokens, uint32_t from,
+                      const Listener& listener, const StopSignal* stop, Report& report,
+                      const ChunkFunction& each);
+
+    // Seconds until the prompt [from, total) is read, `layers_done` layers into the chunk of
+    // `rows` tokens at `cell`.
+    double remaining_seconds(uint32_t from, uint32_t cell, uint32_t total, uint32_t rows,
+                             uint32_t layers_done,
+                             std::chrono::steady_clock::time_point start) const;
+};
+
+}  // namespace granary

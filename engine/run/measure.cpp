@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Numbers instead of answers: logits at positions, and speeds.
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "engine/run/engine_impl.h"
+
+namespace granary {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Error too_long(uint64_t tokens, uint32_t max_context) {
+    return {
+        ErrorKind::refused, "the tokens do not fit",
+        std::to_string(tokens) + " tokens are more than max-context " + std::to_string(max_context),
+        "Raise max-context to " + std::to_string(tokens) + " or more"};
+}
+
+}  // namespace
+
+Result<LogitsResult> Engine::logits(const LogitsRequest& request) {
+    Impl& impl = *impl_;
+    const uint32_t vocab = model().vocab;
+    const uint64_t all = request.tokens.size() + uint64_t{request.greedy};
+    if (request.tokens.empty())
+        return fail(ErrorKind::invalid_argument, "there are no tokens to compute");
+    if (all > plan().max_context) return tl::unexpected(too_long(all, plan().max_context));
+    for (TokenId token : request.tokens)
+        if (token < 0 || static_cast<uint32_t>(token) >= vocab)
+            return fail(ErrorKind::invalid_argument, "a token is outside the vocabulary",
+                        std::to_string(token) + " of " + std::to_string(vocab));
+    for (uint32_t position : request.positions)
+        if (position >= request.tokens.size())
+            return fail(ErrorKind::invalid_argument, "a position lies behind the tokens",
+                        std::to_string(position) + " of " + std::to_string(request.tokens.size()));
+
+    LogitsResult result;
+    result.argmax.resize(request.tokens.size());
+    result.logits.resize(request.positions.size());
+    const RunContext run = impl.context();
+    const uint32_t hidden = model().hidden;
+    const auto each = [&](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
+        for (uint32_t first = 0; first < rows; first += kDecodeRows) {
+            const uint32_t n = std::min(kDecodeRows, rows - first);
+            if (auto r = output_logits(run, x + size_t{first} * hidden, n); !r) return r;
+            for (uint32_t i = 0; i < n; ++i) {
+                const uint32_t position = cell + first + i;
+                result.argmax[position] = run.best()[i];
+                const float* row = run.logits() + size_t{i} * vocab;
+                for (size_t p = 0; p < request.positions.size(); ++p)
+                    if (request.positions[p] == position) result.logits[p].assign(row, row + vocab);
+            }
+        }
+        return {};
+    };
+    Conversation conversation;
+    Report report;
+    Result<void> outcome = impl.read(conversation, request.tokens, 0, {}, nullptr, report, each);
+    TokenId next = result.argmax.back();
+    for (uint32_t i = 0; i < request.greedy && outcome; ++i) {
+        result.greedy.push_back(next);
+        if (i + 1 == request.greedy) break;
+        const auto cell = static_cast<uint32_t>(conversation.tokens.size());
+        if (auto growth = impl.grow(conversation, cell + 1); !growth) {
+            outcome = tl::unexpected(growth.error());
+            break;
+        }
+        outcome = decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1},
+                              ++impl.decode_tick);
+        conversation.tokens.push_back(next);
+        next = run.best()[0];
+    }
+    if (conversation.kv) run.memory.drop_kv(conversation.kv);
+    if (!outcome) return tl::unexpected(outcome.error());
+    return result;
+}
+
+Result<BenchResult> Engine::bench(uint32_t prompt_tokens, uint32_t decode_tokens) {
+    Impl& impl = *impl_;
+    const uint32_t prompt = std::max(prompt_tokens, 1u);  // decode needs a cell to look at
+    const uint64_t all = uint64_t{prompt} + decode_tokens;
+    if (all > plan().max_context) return tl::unexpected(too_long(all, plan().max_context));
+    std::mt19937 random(1);
+    std::vector<TokenId> tokens(prompt);
+    for (TokenId& token : tokens) token = static_cast<TokenId>(random() % model().vocab);
+
+    const RunContext run = impl.context();
+    Conversation conversation;
+    Report report;
+    const auto last_row = [&](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
+        if (cell + rows < tokens.size()) return {};
+        return output_logits(run, x + size_t{rows - 1} * run.model.facts.hidden, 1);
+    };
+    const auto start = Clock::now();
+    Result<void> outcome = impl.read(conversation, tokens, 0, {}, nullptr, report, last_row);
+    BenchResult result;
+    if (prompt_tokens)
+        result.prefill_tok_s = prompt / std::chrono::duration<double>(Clock::now() - start).count();
+    const auto decode_start = Clock::now();
+    for (uint32_t i = 0; i < decode_tokens && outcome; ++i) {
+        const auto cell = static_cast<uint32_t>(conversation.tokens.size());
+        if (auto growth = impl.grow(conversation, cell + 1); !growth) {
+            outcome = tl::unexpected(growth.error());
+            break;
+        }
+        const auto next = static_cast<TokenId>(random() % model().vocab);
+        outcome = decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1},
+                              ++impl.decode_tick);
+        conversation.tokens.push_back(next);
+    }
+    if (decode_tokens)
+        result.decode_tok_s =
+            decode_tokens / std::chrono::duration<double>(Clock::now() - decode_start).count();
+    if (conversation.kv) run.memory.drop_kv(conversation.kv);
+    if (!outcome) return tl::unexpected(outcome.error());
+    return result;
+}
+
+}  // namespace granary

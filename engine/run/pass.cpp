@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/run/pass.h"
+
+namespace granary {
+
+PassBuffers RunContext::buffers(std::byte* base, const PassLayout& at, uint32_t rows) const {
+    const ModelFacts& facts = model.facts;
+    const bool codes = arithmetic == gpu::Arithmetic::fast;
+    const auto floats = [&](uint64_t offset) { return reinterpret_cast<float*>(base + offset); };
+    const auto ints = [&](uint64_t offset) { return reinterpret_cast<int32_t*>(base + offset); };
+    const auto activations = [&](uint64_t values, uint64_t code, uint32_t n, uint32_t cols) {
+        return gpu::Activations{floats(values), codes ? base + code : nullptr, n, cols};
+    };
+    PassBuffers buffers;
+    buffers.tokens = ints(at.tokens);
+    buffers.x = floats(at.x);
+    buffers.norm = activations(at.norm_values, at.norm_codes, rows, facts.hidden);
+    buffers.q = floats(at.q);
+    buffers.k = floats(at.k);
+    buffers.v = floats(at.v);
+    buffers.attention = activations(at.attention_values, at.attention_codes, rows,
+                                    facts.attention.heads * facts.attention.head_dim);
+    buffers.routes = {ints(at.route_expert), floats(at.route_weight), ints(at.route_count),
+                      ints(at.route_first),  ints(at.route_order),    rows};
+    buffers.hidden =
+        activations(at.hidden_values, at.hidden_codes, rows * facts.experts_used, facts.expert_ffn);
+    buffers.expert_out = floats(at.expert_out);
+    return buffers;
+}
+
+Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows) {
+    gpu::Kernels& kernels = run.kernels();
+    const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
+    kernels.rms_norm(x, run.model.output_norm, run.model.norm_eps, at.norm);
+    const gpu::Matmul job{run.model.output, run.logits(), false};
+    kernels.matmul({&job, 1}, at.norm);
+    kernels.argmax(run.logits(), rows, run.model.facts.vocab, run.best());
+    return run.device.synchronize(gpu::StreamId::compute);
+}
+
+}  // namespace granary

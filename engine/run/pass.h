@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What a forward pass works with: the model, the device, and buffers at the offsets of a
+// PassLayout. prompt.cpp and decode.cpp are the two loops over the layers.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "engine/memory/manager.h"
+#include "engine/model/model.h"
+#include "gpu/device.h"
+#include "gpu/kernels.h"
+
+namespace granary {
+
+struct PassBuffers {
+    int32_t* tokens = nullptr;    // [rows]
+    float* x = nullptr;           // [rows, hidden] the residual stream
+    gpu::Activations norm;        // [rows, hidden]
+    float* q = nullptr;           // [rows, heads, head_dim]
+    float* k = nullptr;           // [rows, kv_heads, head_dim]
+    float* v = nullptr;           // [rows, kv_heads, head_dim]
+    gpu::Activations attention;   // [rows, heads * head_dim]
+    gpu::Routes routes;           // [rows, used]
+    gpu::Activations hidden;      // [rows * used, ffn]
+    float* expert_out = nullptr;  // [rows * used, hidden]
+};
+
+struct RunContext {
+    gpu::Device& device;
+    const Model& model;
+    MemoryManager& memory;
+    const Plan& plan;
+    WorkspaceLayout workspace;
+    gpu::Arithmetic arithmetic = gpu::Arithmetic::fast;
+
+    gpu::Kernels& kernels() const { return device.kernels(); }
+    // Buffers for `rows` rows at `base`, laid out for at least as many.
+    PassBuffers buffers(std::byte* base, const PassLayout& layout, uint32_t rows) const;
+    float* logits() const {  // [kDecodeRows, vocab]
+        return reinterpret_cast<float*>(memory.workspace() + workspace.logits);
+    }
+    int32_t* best() const {  // [kDecodeRows]
+        return reinterpret_cast<int32_t*>(memory.workspace() + workspace.best);
+    }
+};
+
+// Final norm and output matrix for up to kDecodeRows rows of x; fills logits() and best() and
+// waits for them.
+Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows);
+
+// Called between layers; false stops the pass.
+using LayerCallback = std::function<bool(uint32_t layers_done)>;
+
+// Reads a chunk: tokens at cells first_cell.. of `kv`, whose steps are mapped. Leaves x of every
+// row in the loan's buffers. Errors: cancelled (nothing of the chunk counts), device.
+Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan& loan,
+                               std::byte* kv, uint32_t first_cell, std::span<const TokenId> tokens,
+                               const LayerCallback& callback);
+
+// One decode step of 1 to kDecodeRows tokens at cells first_cell..; ends in output_logits.
+Result<void> decode_step(const RunContext& run, std::byte* kv, uint32_t first_cell,
+                         std::span<const TokenId> tokens, uint32_t tick);
+
+}  // namespace granary

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/run/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+namespace granary {
+
+void Sampler::note(TokenId token) {
+    if (sampling_.repeat_penalty == 1 || sampling_.repeat_window == 0) return;
+    recent_.push_back(token);
+    if (recent_.size() > sampling_.repeat_window) recent_.pop_front();
+}
+
+TokenId Sampler::pick(std::span<const float> logits) {
+    candidates_.clear();
+    for (size_t i = 0; i < logits.size(); ++i)
+        // A damaged model may give NaN: such a token is never chosen over a number.
+        candidates_.push_back(
+            {std::isnan(logits[i]) ? -INFINITY : logits[i], static_cast<TokenId>(i)});
+    const std::unordered_set<TokenId> recent(recent_.begin(), recent_.end());
+    for (TokenId token : recent) {
+        if (token < 0 || static_cast<size_t>(token) >= candidates_.size()) continue;
+        float& logit = candidates_[token].first;
+        logit = logit > 0 ? logit / sampling_.repeat_penalty : logit * sampling_.repeat_penalty;
+    }
+    const auto better = [](const auto& a, const auto& b) {
+        return a.first > b.first || (a.first == b.first && a.second < b.second);
+    };
+    if (sampling_.temperature <= 0)
+        return std::min_element(candidates_.begin(), candidates_.end(), better)->second;
+
+    size_t kept = candidates_.size();
+    if (sampling_.top_k > 0 && sampling_.top_k < kept) {
+        kept = sampling_.top_k;
+        std::partial_sort(candidates_.begin(), candidates_.begin() + kept, candidates_.end(),
+                          better);
+        candidates_.resize(kept);
+    } else {
+        std::sort(candidates_.begin(), candidates_.end(), better);
+    }
+    const float best = candidates_.front().first;
+    if (!std::isfinite(best)) return candidates_.front().second;
+    double total = 0;
+    for (auto& [value, token] : candidates_) {
+        value = std::exp((value - best) / sampling_.temperature);
+        total += value;
+    }
+    if (sampling_.top_p < 1) {
+        double sum = 0;
+        for (size_t i = 0; i < kept; ++i) {
+            sum += candidates_[i].first;
+            if (sum >= sampling_.top_p * total) {
+                kept = i + 1;
+                break;
+            }
+        }
+    }
+    if (sampling_.min_p > 0)
+        while (kept > 1 && candidates_[kept - 1].first < sampling_.min_p * candidates_[0].first)
+            --kept;
+    total = 0;
+    for (size_t i = 0; i < kept; ++i) total += candidates_[i].first;
+    // 53 bits of one draw: the standard's distributions differ between libraries, this does not.
+    double point = static_cast<double>(random_() >> 11) * 0x1p-53 * total;
+    for (size_t i = 0; i < kept; ++i) {
+        point -= candidates_[i].first;
+        if (point < 0) return candidates_[i].second;
+    }
+    return candidates_[kept - 1].second;
+}
+
+}  // namespace granary
