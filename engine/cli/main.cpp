@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// granary-cli: the engine without a window.
+#include <unistd.h>
+
+#include <csignal>
+#include <iostream>
+
+#include "engine/cli/common.h"
+#include "engine/cli/inspect.h"
+#include "engine/cli/measure.h"
+#include "engine/cli/run.h"
+#include "engine/cli/tokenize.h"
+#include "granary/version.h"
+
+namespace {
+
+using namespace granary;
+
+// The one thing that a signal handler may touch.
+StopSignal* g_interrupt = nullptr;
+void interrupt(int) {
+    g_interrupt->request();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app("Granary: Mixture-of-Experts language models at long contexts", "granary-cli");
+    app.set_version_flag("--version", version());
+    app.require_subcommand(1);
+    app.footer(
+        "Exit codes: 0 done, 1 usage, 2 a file cannot be used, 3 refused (would not fit), "
+        "4 memory or device failed, 130 interrupted.");
+    int code = cli::kOk;
+    StopSignal stop;
+    g_interrupt = &stop;
+    std::signal(SIGINT, interrupt);
+    std::signal(SIGTERM, interrupt);
+    std::signal(SIGPIPE, SIG_IGN);
+
+    cli::RunOptions run_options;
+    cli::SettingsOptions run_settings;
+    CLI::App* run = app.add_subcommand("run", "Answer a prompt, about a document if one is given");
+    run->add_option("MODEL", run_options.model, "GGUF file")->required();
+    run->add_option("--file", run_options.document, "Document put before the question")
+        ->type_name("DOC");
+    run->add_option("--prompt", run_options.prompt, "The question")->type_name("TEXT");
+    run->add_flag("--raw", run_options.raw, "Send the text as it is, without a chat template");
+    run->add_option("-n", run_options.max_tokens, "Answer at most N tokens")->type_name("N");
+    run->add_option("--temp", run_options.sampling.temperature, "Temperature; 0 is greedy")
+        ->check(CLI::Range(0.0f, 100.0f))
+        ->type_name("T");
+    run->add_option("--top-k", run_options.sampling.top_k, "Keep the K best tokens; 0 is all");
+    run->add_option("--top-p", run_options.sampling.top_p, "Keep the best that reach P")
+        ->check(CLI::Range(0.0f, 1.0f));
+    run->add_option("--min-p", run_options.sampling.min_p, "Keep those of P times the best")
+        ->check(CLI::Range(0.0f, 1.0f));
+    run->add_option("--repeat-penalty", run_options.sampling.repeat_penalty, "1 is none")
+        ->check(CLI::Range(0.1f, 10.0f));
+    run->add_option("--seed", run_options.sampling.seed, "Of the draw")->type_name("S");
+    run->add_flag("-v,--verbose", run_options.verbose, "Say on stderr what memory did");
+    run_settings.add_to(*run);
+    run->callback([&] {
+        auto settings = run_settings.settings();
+        if (!settings) {
+            code = cli::report_error(settings.error(), std::cerr);
+            return;
+        }
+        run_options.settings = *settings;
+        code = cli::run(run_options, std::cout, std::cerr, isatty(STDERR_FILENO), stop);
+    });
+
+    TokenizeOptions tokenize_options;
+    CLI::App* tokenize = app.add_subcommand("tokenize", "Token ids of a text");
+    tokenize->add_option("MODEL", tokenize_options.model, "GGUF file, a vocabulary is enough")
+        ->required();
+    auto* text = tokenize->add_option("--text", tokenize_options.text, "The text");
+    auto* file = tokenize->add_option("--file", tokenize_options.file, "A file with the text");
+    text->excludes(file);
+    tokenize->add_flag("--special", tokenize_options.special,
+                       "Parse names of special tokens, and add BOS where the model asks for it");
+    tokenize->add_flag("--json", tokenize_options.json, "{\"ids\":[..]}");
+    tokenize->callback([&] { code = granary::tokenize(tokenize_options, std::cout, std::cerr); });
+
+    cli::LogitsOptions logits_options;
+    cli::SettingsOptions logits_settings;
+    CLI::App* logits = app.add_subcommand("logits", "Logits at positions, as JSON");
+    logits->add_option("MODEL", logits_options.model, "GGUF file")->required();
+    logits->add_option("--tokens", logits_options.tokens_file, "JSON list of ids")->required();
+    logits->add_option("--positions", logits_options.positions, "0,1,..")->delimiter(',');
+    logits->add_option("--greedy", logits_options.greedy, "Go on with N greedy tokens");
+    const std::map<std::string, gpu::Arithmetic> arithmetics{{"f32", gpu::Arithmetic::f32},
+                                                             {"fast", gpu::Arithmetic::fast}};
+    logits->add_option("--arithmetic", logits_options.arithmetic, "f32 or fast (default)")
+        ->transform(CLI::CheckedTransformer(arithmetics));
+    logits->add_option("--out", logits_options.out_file, "JSON file to write")->required();
+    logits_settings.add_to(*logits);
+    logits->callback([&] {
+        auto settings = logits_settings.settings();
+        if (!settings) {
+            code = cli::report_error(settings.error(), std::cerr);
+            return;
+        }
+        logits_options.settings = *settings;
+        code = cli::logits(logits_options, std::cerr);
+    });
+
+    std::string inspect_model;
+    bool inspect_json = false;
+    CLI::App* inspect = app.add_subcommand("inspect", "What a model file holds");
+    inspect->add_option("MODEL", inspect_model, "GGUF file")->required();
+    inspect->add_flag("--json", inspect_json, "As JSON");
+    inspect->callback(
+        [&] { code = granary::inspect(inspect_model, inspect_json, std::cout, std::cerr); });
+
+    cli::BenchOptions bench_options;
+    cli::SettingsOptions bench_settings;
+    CLI::App* bench = app.add_subcommand("bench", "Reading and answering speed");
+    bench->add_option("MODEL", bench_options.model, "GGUF file")->required();
+    bench->add_option("-p", bench_options.prompt_tokens, "Tokens to read (512)");
+    bench->add_option("-n", bench_options.decode_tokens, "Tokens to answer (128)");
+    bench->add_option("--repeat", bench_options.repeat, "Runs; medians are given");
+    bench->add_flag("--json", bench_options.json, "As JSON");
+    bench_settings.add_to(*bench);
+    bench->callback([&] {
+        auto settings = bench_settings.settings();
+        if (!settings) {
+            code = cli::report_error(settings.error(), std::cerr);
+            return;
+        }
+        bench_options.settings = *settings;
+        code = cli::bench(bench_options, std::cout, std::cerr);
+    });
+
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? cli::kOk : cli::kUsage;
+    }
+    return code;
+}
