@@ -72,9 +72,9 @@ ensure_dependencies() {
                 "Try: apt-get install --no-install-recommends ${missing[*]}"
     fi
     count=$(awk 'NF { n++ } END { print n + 0 }' <<<"$plan")
-    megabytes=$(awk '{ sum += $2 } END { printf "%.0f", sum / 1e6 }' <<<"$plan")
+    megabytes=$(awk '{ sum += $2 } END { printf "%.1f", sum / 1e6 }' <<<"$plan")
     say "Missing packages: ${missing[*]}" \
-        "apt will fetch $count files, $megabytes MB, with what these packages need themselves."
+        "With what they need themselves, apt will fetch $megabytes MB in $count package(s)."
     if [ "$consent" = ask ] && [ -t 0 ]; then
         read -r -p "Install them now? [Y/n] " answer
         case $answer in
