@@ -3,11 +3,11 @@
 // Layouts: ggml's block structures (ggml-common.h of llama.cpp), as files hold them.
 #include "gpu/host/decode.h"
 
-#include <bit>
 #include <cassert>
 #include <cstring>
 
 #include "gpu/host/half.h"
+#include "gpu/host/rows.h"
 
 namespace granary::gpu::host {
 namespace {
@@ -67,14 +67,10 @@ void unpack_q8_0(const std::byte* row, size_t index, Group* out) {
 // Four-bit floats (sign, two exponent bits, one of mantissa), doubled to be whole, plus 16; the
 // block's scale is 2^(e - 127), halved. OCP Microscaling Formats 1.0, section 5.
 void unpack_mxfp4(const std::byte* row, size_t index, Group* out) {
-    static constexpr uint8_t kCode[16] = {16, 17, 18, 19, 20, 22, 24, 28,
-                                          16, 15, 14, 13, 12, 10, 8,  4};
     const std::byte* block = row + index * 17;
     split_nibbles(block + 1, out->code);
-    for (uint8_t& code : out->code) code = kCode[code];
-    const auto exponent = static_cast<uint32_t>(block[0]);  // 2^(e - 128), subnormal below 2
-    const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
-    set_scale(out, std::bit_cast<float>(bits));
+    for (uint8_t& code : out->code) code = kMxfp4Codes[code];
+    set_scale(out, mxfp4_scale(block[0]));
 }
 
 void unpack_tq2_0(const std::byte* row, size_t index, Group* out) {
@@ -146,10 +142,10 @@ void decode_row(WeightType type, const std::byte* row, float* out, size_t cols) 
             std::memcpy(out, row, cols * sizeof(float));
             return;
         case WeightType::f16:
-            for (size_t i = 0; i < cols; ++i) out[i] = load_half(row + 2 * i);
+            from_half(reinterpret_cast<const uint16_t*>(row), cols, out);
             return;
         case WeightType::bf16:
-            for (size_t i = 0; i < cols; ++i) out[i] = bfloat_to_float(load<uint16_t>(row + 2 * i));
+            from_bfloat(reinterpret_cast<const uint16_t*>(row), cols, out);
             return;
         default:
             break;

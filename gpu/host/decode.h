@@ -3,6 +3,7 @@
 // start from here.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,6 +31,17 @@ struct BlockFormat {
 
 // Null for f32, f16, bf16 and for types that this program cannot run.
 const BlockFormat* block_format(WeightType type);
+
+// Codes of 4-bit tables: IQ4_NL's and IQ4_XS's values plus 128; MXFP4's doubled values plus 16.
+inline constexpr uint8_t kNonlinearCodes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                                129, 141, 153, 166, 181, 197, 217, 241};
+inline constexpr uint8_t kMxfp4Codes[16] = {16, 17, 18, 19, 20, 22, 24, 28,
+                                            16, 15, 14, 13, 12, 10, 8,  4};
+// 2^(e - 128), which is subnormal below 2: half of the block's scale.
+inline float mxfp4_scale(std::byte exponent) {
+    const auto e = static_cast<uint32_t>(exponent);
+    return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+}
 
 // By family, see decode.cpp, decode_k.cpp, decode_iq.cpp.
 const BlockFormat* simple_format(WeightType type);

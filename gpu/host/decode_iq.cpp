@@ -20,14 +20,10 @@ void set_scale(Group* out, float scale) {
 
 // ---- IQ4: sixteen values ------------------------------------------------------------------
 
-// The values of IQ4_NL and IQ4_XS, plus 128.
-constexpr uint8_t kNonlinear[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                    129, 141, 153, 166, 181, 197, 217, 241};
-
 void nonlinear(const std::byte* nibbles, uint8_t* code) {
     for (size_t i = 0; i < 16; ++i) {
-        code[i] = kNonlinear[at(nibbles, i) & 15];
-        code[16 + i] = kNonlinear[at(nibbles, i) >> 4];
+        code[i] = kNonlinearCodes[at(nibbles, i) & 15];
+        code[16 + i] = kNonlinearCodes[at(nibbles, i) >> 4];
     }
 }
 

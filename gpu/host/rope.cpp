@@ -16,7 +16,6 @@
 #include <numbers>
 #include <vector>
 
-#include "gpu/host/half.h"
 #include "gpu/host/host_kernels.h"
 #include "gpu/host/kv_cells.h"
 #include "gpu/host/rows.h"
@@ -52,36 +51,6 @@ HWY_ATTR void rotate(float* x, size_t pairs, const float* cosine, const float* s
     }
 }
 
-#if HWY_TARGET == HWY_EMU128
-// Highway's emulation of half floats flushes what hardware keeps.
-HWY_ATTR void narrow(const float* from, size_t count, uint16_t* to) {
-    for (size_t i = 0; i < count; ++i) to[i] = float_to_half(from[i]);
-}
-HWY_ATTR void widen(const uint16_t* from, size_t count, float* to) {
-    for (size_t i = 0; i < count; ++i) to[i] = half_to_float(from[i]);
-}
-#else
-HWY_ATTR void narrow(const float* from, size_t count, uint16_t* to) {
-    const hn::CappedTag<float, 16> d;
-    const hn::Rebind<hwy::float16_t, decltype(d)> dh;
-    const size_t lanes = hn::Lanes(d), whole = count / lanes * lanes;
-    for (size_t i = 0; i < whole; i += lanes)
-        hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, from + i)), dh,
-                   reinterpret_cast<hwy::float16_t*>(to + i));
-    for (size_t i = whole; i < count; ++i) to[i] = float_to_half(from[i]);
-}
-HWY_ATTR void widen(const uint16_t* from, size_t count, float* to) {
-    const hn::CappedTag<float, 16> d;
-    const hn::Rebind<hwy::float16_t, decltype(d)> dh;
-    const size_t lanes = hn::Lanes(d), whole = count / lanes * lanes;
-    for (size_t i = 0; i < whole; i += lanes)
-        hn::StoreU(
-            hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from + i))), d,
-            to + i);
-    for (size_t i = whole; i < count; ++i) to[i] = half_to_float(from[i]);
-}
-#endif
-
 }  // namespace granary::gpu::host::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -90,15 +59,6 @@ namespace granary::gpu::host {
 
 HWY_EXPORT(cosine_sine);
 HWY_EXPORT(rotate);
-HWY_EXPORT(narrow);
-HWY_EXPORT(widen);
-
-void to_half(const float* from, size_t count, uint16_t* to) {
-    HWY_DYNAMIC_DISPATCH(narrow)(from, count, to);
-}
-void from_half(const uint16_t* from, size_t count, float* to) {
-    HWY_DYNAMIC_DISPATCH(widen)(from, count, to);
-}
 
 // Work: 10 operations a value. Bytes: 4 read and 4 (q), 2 or 4 (k, v) written.
 void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,

@@ -17,8 +17,9 @@ void silu_multiply(const float* gate, const float* up, uint32_t rows, uint32_t c
 // norm.cpp: x += factor * y.
 void add_scaled(float* x, const float* y, float factor, size_t count);
 
-// rope.cpp: 16-bit floats.
+// convert.cpp: 16-bit floats.
 void to_half(const float* from, size_t count, uint16_t* to);
 void from_half(const uint16_t* from, size_t count, float* to);
+void from_bfloat(const uint16_t* from, size_t count, float* to);
 
 }  // namespace granary::gpu::host

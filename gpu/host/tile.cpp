@@ -29,7 +29,8 @@ void unpack_any(const TileWeights& weights, uint32_t first_group, uint32_t group
 namespace {
 
 void dot_portable(const BlockFormat& format, const Tile& tile, uint32_t first_group,
-                  uint32_t groups, std::span<const std::byte* const> activations, float* out, size_t stride, uint32_t rows, bool add) {
+                  uint32_t groups, std::span<const std::byte* const> activations, float* out,
+                  size_t stride, uint32_t rows, bool add) {
     const uint32_t parts = format.halves ? 2 : 1, quads = 8 / parts;
     for (size_t i = 0; i < activations.size(); ++i) {
         const auto* in = reinterpret_cast<const CodeGroup*>(activations[i]) + first_group;
@@ -72,7 +73,9 @@ std::vector<const TileKernels*> supported() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
         list.push_back(&kTileAvx512);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list.push_back(&kTileAvx2);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
+        list.push_back(&kTileAvx2);
 #endif
     list.push_back(&kTilePortable);
     return list;

@@ -5,11 +5,60 @@
 #include <immintrin.h>
 
 #include "gpu/host/codes.h"
-#include "gpu/host/tile.h"
-#include "gpu/host/unroll.h"
+#include "gpu/host/tile_unpack.h"
 
 namespace granary::gpu::host {
 namespace {
+
+struct Isa {
+    static constexpr uint32_t kRows = 8;
+    using Int = __m256i;
+    using Float = __m256;
+
+    // Lane r of out[i] is dword i of the 16 bytes at `offset` of row r.
+    static void transpose(const std::byte* const* rows, size_t offset, Int out[4]) {
+        Int in[4];  // rows j and 4 + j
+        GRANARY_UNROLL
+        for (int j = 0; j < 4; ++j)
+            in[j] = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(rows[4 + j] + offset),
+                                        reinterpret_cast<const __m128i*>(rows[j] + offset));
+        const Int low01 = _mm256_unpacklo_epi32(in[0], in[1]);
+        const Int low23 = _mm256_unpacklo_epi32(in[2], in[3]);
+        const Int high01 = _mm256_unpackhi_epi32(in[0], in[1]);
+        const Int high23 = _mm256_unpackhi_epi32(in[2], in[3]);
+        out[0] = _mm256_unpacklo_epi64(low01, low23);
+        out[1] = _mm256_unpackhi_epi64(low01, low23);
+        out[2] = _mm256_unpacklo_epi64(high01, high23);
+        out[3] = _mm256_unpackhi_epi64(high01, high23);
+    }
+    static Int bytes(int value) { return _mm256_set1_epi8(static_cast<char>(value)); }
+    static Int words(int value) { return _mm256_set1_epi32(value); }
+    static Int both(Int a, Int b) { return _mm256_and_si256(a, b); }
+    static Int either(Int a, Int b) { return _mm256_or_si256(a, b); }
+    static Int differ(Int a, Int b) { return _mm256_xor_si256(a, b); }
+    static Int right(Int a, int bits) { return _mm256_srli_epi32(a, bits); }
+    static Int left(Int a, int bits) { return _mm256_slli_epi32(a, bits); }
+    static Int times(Int a, Int b) { return _mm256_mullo_epi32(a, b); }
+    static Int subtract(Int a, Int b) { return _mm256_sub_epi32(a, b); }
+    static Int signed_byte(Int a, int byte) {
+        return _mm256_srai_epi32(left(a, 24 - 8 * byte), 24);
+    }
+    static Int table(const uint8_t* sixteen) {
+        return _mm256_broadcastsi128_si256(
+            _mm_loadu_si128(reinterpret_cast<const __m128i*>(sixteen)));
+    }
+    static Int lookup(Int table, Int index) { return _mm256_shuffle_epi8(table, index); }
+    static Float to_float(Int a) { return _mm256_cvtepi32_ps(a); }
+    static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
+    static Float minus(Float a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
+    static Float half(Int low16) {
+        const Int only = both(low16, words(0xffff));
+        const Int packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(only, only), 0x08);
+        return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+    }
+    static void store(uint8_t* to, Int a) { _mm256_store_si256(reinterpret_cast<__m256i*>(to), a); }
+    static void store(float* to, Float a) { _mm256_store_ps(to, a); }
+};
 
 inline __m256i dot4(__m256i sum, __m256i weights, __m256i codes) {
     const __m256i pairs = _mm256_maddubs_epi16(weights, codes);
@@ -116,6 +165,6 @@ void dot(const BlockFormat& format, const Tile& tile, uint32_t first_group, uint
 
 }  // namespace
 
-const TileKernels kTileAvx2{"AVX2", unpack_any, dot};
+const TileKernels kTileAvx2{"AVX2", unpack_tile<Isa>, dot};
 
 }  // namespace granary::gpu::host

@@ -4,197 +4,67 @@
 #include <immintrin.h>
 
 #include "gpu/host/codes.h"
-#include "gpu/host/tile.h"
-#include "gpu/host/unroll.h"
+#include "gpu/host/tile_unpack.h"
 
 namespace granary::gpu::host {
 namespace {
 
-// Where the same 16 bytes of sixteen rows lie.
-struct Rows {
-    const std::byte* row[kTileRows];
-};
-
-inline __m128i piece(const std::byte* from) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-}
-
-// Four vectors: lane r of vector i is dword i of the 16 bytes at `offset` of row r.
-inline void transpose(const Rows& rows, size_t offset, __m512i out[4]) {
-    __m512i in[4];  // 128-bit lane l of in[j]: row 4 l + j
-    GRANARY_UNROLL
-    for (int j = 0; j < 4; ++j) {
-        __m512i v = _mm512_castsi128_si512(piece(rows.row[j] + offset));
-        v = _mm512_inserti32x4(v, piece(rows.row[4 + j] + offset), 1);
-        v = _mm512_inserti32x4(v, piece(rows.row[8 + j] + offset), 2);
-        in[j] = _mm512_inserti32x4(v, piece(rows.row[12 + j] + offset), 3);
-    }
-    const __m512i low01 = _mm512_unpacklo_epi32(in[0], in[1]);
-    const __m512i low23 = _mm512_unpacklo_epi32(in[2], in[3]);
-    const __m512i high01 = _mm512_unpackhi_epi32(in[0], in[1]);
-    const __m512i high23 = _mm512_unpackhi_epi32(in[2], in[3]);
-    out[0] = _mm512_unpacklo_epi64(low01, low23);
-    out[1] = _mm512_unpackhi_epi64(low01, low23);
-    out[2] = _mm512_unpacklo_epi64(high01, high23);
-    out[3] = _mm512_unpackhi_epi64(high01, high23);
-}
-
-inline void put(Tile* tile, size_t quad, __m512i codes) {
-    _mm512_store_si512(tile->codes[quad], codes);
-}
 inline __m512 to_float(__m512i v) {
     return _mm512_cvtepi32_ps(v);
 }
-inline __m512 halves_to_float(__m512i low16) {
-    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(low16));
-}
-inline __m512 gather_halves(const Rows& rows, size_t offset) {
-    alignas(32) uint16_t half[kTileRows];
-    for (uint32_t r = 0; r < kTileRows; ++r)
-        __builtin_memcpy(&half[r], rows.row[r] + offset, sizeof half[r]);
-    return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(half)));
-}
 
-// The header that Q4_K and Q5_K share: d, dmin and eight pairs of 6-bit scale and minimum.
-inline void unpack_pairs(const Rows& rows, Tile* tile, uint32_t group) {
-    __m512i word[4];  // d and dmin; bytes 0-3; bytes 4-7; bytes 8-11 (see decode_k.cpp)
-    transpose(rows, 0, word);
-    const __m512 d = halves_to_float(word[0]);
-    const __m512 dmin = halves_to_float(_mm512_srli_epi32(word[0], 16));
-    const __m512i six = _mm512_set1_epi32(63), four = _mm512_set1_epi32(15);
-    const __m512i upper = _mm512_set1_epi32(48);
-    GRANARY_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
-        const auto scale = _mm512_and_si512(_mm512_srli_epi32(word[1], 8 * i), six);
-        const auto minimum = _mm512_and_si512(_mm512_srli_epi32(word[2], 8 * i), six);
-        _mm512_store_ps(tile->scale[group + i], _mm512_mul_ps(d, to_float(scale)));
-        _mm512_store_ps(tile->minimum[group + i], _mm512_mul_ps(dmin, to_float(minimum)));
-    }
-    GRANARY_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
-        const auto low = _mm512_srli_epi32(word[3], 8 * i);
-        const auto scale_high = _mm512_srli_epi32(word[1], 8 * i + 2);  // bits 6, 7 to 4, 5
-        const auto minimum_high = _mm512_srli_epi32(word[2], 8 * i + 2);
-        const auto scale =
-            _mm512_or_si512(_mm512_and_si512(low, four), _mm512_and_si512(scale_high, upper));
-        const auto minimum = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(low, 4), four),
-                                             _mm512_and_si512(minimum_high, upper));
-        _mm512_store_ps(tile->scale[group + 4 + i], _mm512_mul_ps(d, to_float(scale)));
-        _mm512_store_ps(tile->minimum[group + 4 + i], _mm512_mul_ps(dmin, to_float(minimum)));
-    }
-}
+struct Isa {
+    static constexpr uint32_t kRows = 16;
+    using Int = __m512i;
+    using Float = __m512;
 
-inline void unpack_q4_k(const Rows& rows, Tile* tile, uint32_t group) {
-    unpack_pairs(rows, tile, group);
-    const __m512i low = _mm512_set1_epi8(15);
-    for (uint32_t part = 0; part < 8; ++part) {
-        __m512i word[4];
-        transpose(rows, 16 + 16 * part, word);
-        const size_t quad = (group + part / 2 * 2) * 8 + part % 2 * 4;
+    static __m128i piece(const std::byte* from) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    }
+    // Lane r of out[i] is dword i of the 16 bytes at `offset` of row r.
+    static void transpose(const std::byte* const* rows, size_t offset, Int out[4]) {
+        Int in[4];  // 128-bit lane l of in[j]: row 4 l + j
         GRANARY_UNROLL
-        for (size_t i = 0; i < 4; ++i) {
-            put(tile, quad + i, _mm512_and_si512(word[i], low));
-            put(tile, quad + 8 + i, _mm512_and_si512(_mm512_srli_epi32(word[i], 4), low));
+        for (int j = 0; j < 4; ++j) {
+            Int v = _mm512_castsi128_si512(piece(rows[j] + offset));
+            v = _mm512_inserti32x4(v, piece(rows[4 + j] + offset), 1);
+            v = _mm512_inserti32x4(v, piece(rows[8 + j] + offset), 2);
+            in[j] = _mm512_inserti32x4(v, piece(rows[12 + j] + offset), 3);
         }
+        const Int low01 = _mm512_unpacklo_epi32(in[0], in[1]);
+        const Int low23 = _mm512_unpacklo_epi32(in[2], in[3]);
+        const Int high01 = _mm512_unpackhi_epi32(in[0], in[1]);
+        const Int high23 = _mm512_unpackhi_epi32(in[2], in[3]);
+        out[0] = _mm512_unpacklo_epi64(low01, low23);
+        out[1] = _mm512_unpackhi_epi64(low01, low23);
+        out[2] = _mm512_unpacklo_epi64(high01, high23);
+        out[3] = _mm512_unpackhi_epi64(high01, high23);
     }
-}
-
-inline void unpack_q5_k(const Rows& rows, Tile* tile, uint32_t group) {
-    unpack_pairs(rows, tile, group);
-    const __m512i low = _mm512_set1_epi8(15), fifth = _mm512_set1_epi8(16);
-    __m512i high[8];  // bit g of each byte: the fifth bit of group g
-    transpose(rows, 16, high);
-    transpose(rows, 32, high + 4);
-    for (uint32_t part = 0; part < 8; ++part) {
-        __m512i word[4];
-        transpose(rows, 48 + 16 * part, word);
-        const __m128i even = _mm_cvtsi32_si128(static_cast<int>(part / 2 * 2));
-        const size_t quad = (group + part / 2 * 2) * 8 + part % 2 * 4;
-        GRANARY_UNROLL
-        for (size_t i = 0; i < 4; ++i) {
-            const __m512i bits = _mm512_srl_epi32(high[part % 2 * 4 + i], even);
-            put(tile, quad + i,
-                _mm512_or_si512(_mm512_and_si512(word[i], low),
-                                _mm512_and_si512(_mm512_slli_epi32(bits, 4), fifth)));
-            put(tile, quad + 8 + i,
-                _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(word[i], 4), low),
-                                _mm512_and_si512(_mm512_slli_epi32(bits, 3), fifth)));
-        }
+    static Int bytes(int value) { return _mm512_set1_epi8(static_cast<char>(value)); }
+    static Int words(int value) { return _mm512_set1_epi32(value); }
+    static Int both(Int a, Int b) { return _mm512_and_si512(a, b); }
+    static Int either(Int a, Int b) { return _mm512_or_si512(a, b); }
+    static Int differ(Int a, Int b) { return _mm512_xor_si512(a, b); }
+    static Int right(Int a, int bits) { return _mm512_srli_epi32(a, static_cast<unsigned>(bits)); }
+    static Int left(Int a, int bits) { return _mm512_slli_epi32(a, static_cast<unsigned>(bits)); }
+    static Int times(Int a, Int b) { return _mm512_mullo_epi32(a, b); }
+    static Int subtract(Int a, Int b) { return _mm512_sub_epi32(a, b); }
+    static Int signed_byte(Int a, int byte) {
+        return _mm512_srai_epi32(left(a, 24 - 8 * byte), 24);
     }
-}
-
-inline void unpack_q6_k(const Rows& rows, Tile* tile, uint32_t group) {
-    const __m512i low = _mm512_set1_epi8(15), high = _mm512_set1_epi8(48);
-    for (uint32_t half = 0; half < 2; ++half) {
-        for (uint32_t part = 0; part < 2; ++part) {
-            __m512i first[4], second[4], upper[4];
-            transpose(rows, 64 * half + 16 * part, first);        // groups 0 and 2
-            transpose(rows, 64 * half + 32 + 16 * part, second);  // groups 1 and 3
-            transpose(rows, 128 + 32 * half + 16 * part, upper);
-            GRANARY_UNROLL
-            for (size_t i = 0; i < 4; ++i) {
-                const size_t quad = (group + 4 * half) * 8 + part * 4 + i;
-                const auto join = [&](__m512i nibbles, __m512i bits) {
-                    return _mm512_or_si512(_mm512_and_si512(nibbles, low),
-                                           _mm512_and_si512(bits, high));
-                };
-                put(tile, quad, join(first[i], _mm512_slli_epi32(upper[i], 4)));
-                put(tile, quad + 8, join(second[i], _mm512_slli_epi32(upper[i], 2)));
-                put(tile, quad + 16, join(_mm512_srli_epi32(first[i], 4), upper[i]));
-                put(tile, quad + 24,
-                    join(_mm512_srli_epi32(second[i], 4), _mm512_srli_epi32(upper[i], 2)));
-            }
-        }
+    static Int table(const uint8_t* sixteen) {
+        return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sixteen)));
     }
-    const __m512 d = gather_halves(rows, 208);
-    __m512i scales[4];
-    transpose(rows, 192, scales);
-    for (unsigned i = 0; i < 16; ++i) {
-        const auto scale =
-            _mm512_srai_epi32(_mm512_slli_epi32(scales[i / 4], 24 - 8 * (i % 4)), 24);
-        _mm512_store_ps(tile->scale[2 * group + i], _mm512_mul_ps(d, to_float(scale)));
+    static Int lookup(Int table, Int index) { return _mm512_shuffle_epi8(table, index); }
+    static Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
+    static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
+    static Float minus(Float a) {
+        return _mm512_castsi512_ps(differ(_mm512_castps_si512(a), words(INT32_MIN)));
     }
-}
-
-inline void unpack_q8_0(const Rows& rows, Tile* tile, uint32_t group) {
-    const __m512i offset = _mm512_set1_epi8(static_cast<char>(0x80));
-    for (uint32_t part = 0; part < 2; ++part) {
-        __m512i word[4];
-        transpose(rows, 2 + 16 * part, word);
-        GRANARY_UNROLL
-        for (size_t i = 0; i < 4; ++i)
-            put(tile, group * 8 + part * 4 + i, _mm512_xor_si512(word[i], offset));
-    }
-    _mm512_store_ps(tile->scale[group], gather_halves(rows, 0));
-}
-
-template <void (*kUnpack)(const Rows&, Tile*, uint32_t), uint32_t kGroups, size_t kBytes>
-void unpack_blocks(const TileWeights& weights, uint32_t first_group, uint32_t groups, Tile* tile) {
-    Rows rows;
-    for (uint32_t r = 0; r < kTileRows; ++r) {
-        const uint32_t row = r < weights.rows ? r : weights.rows - 1;
-        rows.row[r] = weights.row + row * weights.row_bytes + first_group / kGroups * kBytes;
-    }
-    for (uint32_t group = 0; group < groups; group += kGroups) {
-        kUnpack(rows, tile, group);
-        for (const std::byte*& row : rows.row) row += kBytes;
-    }
-}
-
-void unpack(const TileWeights& weights, uint32_t first_group, uint32_t groups, Tile* tile) {
-    switch (weights.type) {
-        case WeightType::q4_k:
-            return unpack_blocks<unpack_q4_k, 8, 144>(weights, first_group, groups, tile);
-        case WeightType::q5_k:
-            return unpack_blocks<unpack_q5_k, 8, 176>(weights, first_group, groups, tile);
-        case WeightType::q6_k:
-            return unpack_blocks<unpack_q6_k, 8, 210>(weights, first_group, groups, tile);
-        case WeightType::q8_0:
-            return unpack_blocks<unpack_q8_0, 1, 34>(weights, first_group, groups, tile);
-        default:
-            return unpack_any(weights, first_group, groups, tile);
-    }
-}
+    static Float half(Int low16) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(low16)); }
+    static void store(uint8_t* to, Int a) { _mm512_store_si512(to, a); }
+    static void store(float* to, Float a) { _mm512_store_ps(to, a); }
+};
 
 inline __m512i dot4(__m512i sum, __m512i weights, const int8_t* codes) {
     int four;
@@ -283,6 +153,6 @@ void dot(const BlockFormat& format, const Tile& tile, uint32_t first_group, uint
 
 }  // namespace
 
-const TileKernels kTileAvx512{"AVX-512 VNNI", unpack, dot};
+const TileKernels kTileAvx512{"AVX-512 VNNI", unpack_tile<Isa>, dot};
 
 }  // namespace granary::gpu::host

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Times the host kernels on the starter model's shapes and prints a table; not a test.
-//   kernel_bench [threads] [name part]
+//   kernel_bench [threads] [name part] [number of the 8-bit kernels, 0 is the best]
 // The last column compares the bytes with the measured rate of reading memory, which bounds
 // products with few rows; weights of these sizes stay in cache, so that they may exceed it.
 #include <algorithm>
@@ -15,6 +15,7 @@
 
 #include "gpu/host/host_kernels.h"
 #include "gpu/host/thread_pool.h"
+#include "gpu/host/tile.h"
 #include "tests/gpu/kernels_support.h"
 
 namespace granary::gpu::test {
@@ -29,7 +30,8 @@ struct Bench {
     std::vector<std::byte> scratch;
     double read_rate = 0;  // bytes a second, all threads
 
-    Bench(unsigned threads, std::string name) : pool(threads), kernels(pool), filter(name) {}
+    Bench(unsigned threads, std::string name, size_t tiles)
+        : pool(threads), kernels(pool, host::tile_kernels()[tiles]), filter(name) {}
 
     // One thread is timed by the clock of its own processor time, several by the wall clock.
     double now() const {
@@ -317,6 +319,7 @@ void run(Bench& bench) {
 
 int main(int argc, char** argv) {
     const unsigned threads = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 2;
-    granary::gpu::test::Bench bench(threads, argc > 2 ? argv[2] : "");
+    granary::gpu::test::Bench bench(threads, argc > 2 ? argv[2] : "",
+                                    argc > 3 ? static_cast<size_t>(std::atoi(argv[3])) : 0);
     granary::gpu::test::run(bench);
 }
