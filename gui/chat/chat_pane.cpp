@@ -91,6 +91,22 @@ void ChatPane::setQuestions(const QStringList& questions) {
     m_questions->setVisible(number > 0);
 }
 
+void ChatPane::showQuestions(bool show) {
+    int left = 0;
+    for (int i = 0; i < m_questionLayout->count(); ++i) {
+        left += !m_questionLayout->itemAt(i)->widget()->isHidden();
+    }
+    m_questions->setVisible(show && left > 0);
+}
+
+void ChatPane::hideQuestion(const QString& question) {
+    for (int i = 0; i < m_questionLayout->count(); ++i) {
+        auto* chip = static_cast<Chip*>(m_questionLayout->itemAt(i)->widget());
+        if (chip->text() == question) chip->hide();
+    }
+    showQuestions(!m_questions->isHidden());
+}
+
 void ChatPane::openOptions(bool open) {
     m_options->setVisible(open);
     if (!open) return;

@@ -42,8 +42,10 @@ class ChatPane : public QWidget {
     OptionsSheet* options() const { return m_options; }
 
     void showTranscript(bool show);  // else the empty state
-    // Buttons question1, question2, .. above the input.
+    // Buttons question1, question2, .. above the input; a name stays with its question.
     void setQuestions(const QStringList& questions);
+    void showQuestions(bool show);
+    void hideQuestion(const QString& question);
     void openOptions(bool open);
 
   Q_SIGNALS:

@@ -9,6 +9,7 @@
 #include <QPushButton>
 
 #include "gui/engine/engine_types.h"
+#include "gui/theme/units.h"
 #include "gui/widgets/chip.h"
 #include "gui/widgets/panel.h"
 

@@ -12,8 +12,7 @@ std::string contentOf(const ChatMessage& message) {
         if (message.documents.size() > 1) {
             content += "Document: " + document.label().toStdString() + "\n\n";
         }
-        const QByteArray text = document.text->trimmed();
-        content.append(text.constData(), static_cast<size_t>(text.size()));
+        content.append(document.text->constData(), static_cast<size_t>(document.text->size()));
         content += "\n\n";
     }
     return content + message.text.toStdString();

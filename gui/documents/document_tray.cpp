@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "gui/documents/extractor.h"
-#include "gui/engine/engine_types.h"
+#include "gui/theme/units.h"
 #include "gui/widgets/chip.h"
 #include "gui/widgets/flow_layout.h"
 #include "gui/widgets/icons.h"

@@ -36,7 +36,7 @@ Document partOf(const Document& document, const TokenIndex& index, qint64 from, 
         if (line > begin) end = line;
     }
     Document part = document;
-    part.text = std::make_shared<const QByteArray>(text.mid(begin, end - begin));
+    part.text = std::make_shared<const QByteArray>(text.mid(begin, end - begin).trimmed());
     part.hash = documentHash(*part.text);
     part.tokens = -1;
     const auto percent = [&](qsizetype at) {

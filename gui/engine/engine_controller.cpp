@@ -114,6 +114,10 @@ void EngineController::apply(const Settings& settings) {
                               [worker = m_worker, settings] { worker->apply(settings); });
 }
 
+void EngineController::refuse(const Error& error) {
+    QMetaObject::invokeMethod(m_worker, [worker = m_worker, error] { worker->refuse(error); });
+}
+
 void EngineController::edit() {
     if (m_state == State::refused || m_state == State::failed) {
         QMetaObject::invokeMethod(m_worker, &EngineWorker::edit);

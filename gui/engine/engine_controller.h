@@ -33,6 +33,7 @@ class EngineController : public QObject {
     void ask(const Request& request);
     void stop();
     void apply(const Settings& settings);
+    void refuse(const Error& error);
     void edit();
 
   Q_SIGNALS:

@@ -6,11 +6,6 @@
 
 namespace granary::gui {
 
-QString bytesText(quint64 bytes) {
-    return QLocale().formattedDataSize(static_cast<qint64>(bytes), bytes < 1024 ? 0 : 1,
-                                       QLocale::DataSizeIecFormat);
-}
-
 QString durationText(double seconds) {
     const QLocale locale;
     const auto tr = [](const char* text) {

@@ -32,8 +32,6 @@ struct MemoryFigures {
     uint64_t driverAllocationsAfterLoad = 0;
 };
 
-// "14.5 GiB" in the user's number format.
-QString bytesText(quint64 bytes);
 // "0.7 s", "12 s", "3 min", "2 h 5 min": as many digits as a person can use.
 QString durationText(double seconds);
 

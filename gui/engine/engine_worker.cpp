@@ -175,6 +175,13 @@ void EngineWorker::apply(const Settings& settings) {
                  m_engine->plan());
 }
 
+void EngineWorker::refuse(const Error& error) {
+    move(StateEvent::edit);
+    if (!next_state(m_state, StateEvent::refuse)) return;
+    Q_EMIT refused(error);
+    move(StateEvent::refuse);
+}
+
 void EngineWorker::edit() { move(StateEvent::edit); }
 
 }  // namespace granary::gui

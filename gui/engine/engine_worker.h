@@ -29,6 +29,8 @@ class EngineWorker : public QObject {
     void close();
     void ask(const granary::Request& request, const Stop& stop);
     void apply(const granary::Settings& settings);
+    // A prompt that the window itself can tell is not worth sending.
+    void refuse(const granary::Error& error);
     // A person edits the draft or dismisses the bar.
     void edit();
 

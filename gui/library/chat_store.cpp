@@ -333,12 +333,14 @@ Result<void> ChatStore::finish(const ChatMessage& message) {
     return {};
 }
 
-Result<void> ChatStore::removeFrom(qint64 chat, qint64 message) {
-    QSqlQuery query(m_database);
-    query.prepare(QStringLiteral("DELETE FROM messages WHERE chat = ? AND id >= ?"));
-    query.addBindValue(chat);
-    query.addBindValue(message);
-    return run(query, "The message cannot be removed");
+Result<void> ChatStore::remove(const QVector<qint64>& messages) {
+    for (const qint64 message : messages) {
+        QSqlQuery query(m_database);
+        query.prepare(QStringLiteral("DELETE FROM messages WHERE id = ?"));
+        query.addBindValue(message);
+        if (auto done = run(query, "The message cannot be removed"); !done) return done;
+    }
+    return {};
 }
 
 }  // namespace granary::gui

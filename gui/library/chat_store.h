@@ -35,7 +35,7 @@ class ChatStore {
     Result<qint64> append(qint64 chat, const ChatMessage& message);
     Result<void> appendPiece(qint64 message, const QString& text);
     Result<void> finish(const ChatMessage& message);  // by its id: text, ending, lines
-    Result<void> removeFrom(qint64 chat, qint64 message);  // this one and all after it
+    Result<void> remove(const QVector<qint64>& messages);
 
   private:
     explicit ChatStore(QString connection);

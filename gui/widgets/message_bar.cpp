@@ -8,7 +8,8 @@
 #include <QPushButton>
 #include <QToolButton>
 
-#include "gui/widgets/colors.h"
+#include "gui/theme/contrast.h"
+#include "gui/theme/theme.h"
 #include "gui/widgets/flow_layout.h"
 #include "gui/widgets/panel.h"
 
@@ -24,7 +25,7 @@ MessageBar::MessageBar(QWidget* parent) : QWidget(parent) {
     QFont bold = m_what->font();
     bold.setWeight(QFont::DemiBold);
     m_what->setFont(bold);
-    m_detail = new QuietLabel;
+    m_detail = new QLabel;
     m_detail->setWordWrap(true);
     m_detail->setTextFormat(Qt::PlainText);
     m_detail->setTextInteractionFlags(Qt::TextSelectableByMouse);
@@ -97,17 +98,17 @@ QString MessageBar::text() const {
 void MessageBar::paintEvent(QPaintEvent*) {
     QPainter painter(this);
     painter.setRenderHint(QPainter::Antialiasing);
-    QColor mark = accent(palette());
-    if (m_kind == Kind::warning) mark = isDark(palette()) ? QColor(0xe0a030) : QColor(0xb86e00);
-    if (m_kind == Kind::error) mark = isDark(palette()) ? QColor(0xe5645a) : QColor(0xc0362c);
-    const QColor base = palette().color(QPalette::Base);
-    painter.setPen(mix(base, mark, 0.55));
-    painter.setBrush(mix(base, mark, 0.07));
+    const Tones& tones = Theme::tones(palette());
+    QColor mark = tones.accent, back = tones.infoBack;
+    if (m_kind == Kind::warning) mark = tones.warning, back = tones.warningBack;
+    if (m_kind == Kind::error) mark = tones.danger, back = tones.dangerBack;
+    painter.setPen(mixed(back, mark, 0.35));
+    painter.setBrush(back);
     const QRectF box = QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5);
-    painter.drawRoundedRect(box, 6, 6);
+    painter.drawRoundedRect(box, 5, 5);
     painter.setPen(Qt::NoPen);
     painter.setBrush(mark);
-    painter.drawRoundedRect(QRectF(6, 10, 3, height() - 20.0), 1.5, 1.5);
+    painter.drawRoundedRect(QRectF(7, 11, 3, height() - 22.0), 1.5, 1.5);
 }
 
 }  // namespace granary::gui

@@ -6,6 +6,8 @@
 #include <QPainter>
 #include <QPushButton>
 
+#include "gui/theme/contrast.h"
+#include "gui/theme/metrics.h"
 #include "gui/widgets/colors.h"
 
 namespace granary::gui {
@@ -22,23 +24,11 @@ void Panel::paintEvent(QPaintEvent*) {
     painter.setRenderHint(QPainter::Antialiasing);
     painter.setPen(QPen(m_highlighted ? accent(palette()) : hairline(palette()), 1));
     painter.setBrush(palette().color(m_fill));
-    painter.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6);
+    painter.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), metrics::kRadius, metrics::kRadius);
 }
 
-QuietLabel::QuietLabel(const QString& text, QWidget* parent) : QLabel(text, parent) { recolour(); }
-
-void QuietLabel::changeEvent(QEvent* event) {
-    QLabel::changeEvent(event);
-    if (event->type() == QEvent::PaletteChange && !m_recolouring) recolour();
-}
-
-void QuietLabel::recolour() {
-    m_recolouring = true;
-    setPalette({});
-    QPalette colors = palette();
-    colors.setColor(QPalette::WindowText, mutedText(colors));
-    setPalette(colors);
-    m_recolouring = false;
+QuietLabel::QuietLabel(const QString& text, QWidget* parent) : QLabel(text, parent) {
+    setProperty("tone", QStringLiteral("muted"));
 }
 
 ElidedLabel::ElidedLabel(QWidget* parent) : QWidget(parent) {
@@ -99,12 +89,12 @@ void AccentButton::paintEvent(QPaintEvent*) {
     painter.setRenderHint(QPainter::Antialiasing);
     QColor fill = accent(palette());
     if (!isEnabled()) fill = hovered(palette());
-    else if (isDown()) fill = mix(fill, palette().color(QPalette::WindowText), 0.2);
-    else if (underMouse()) fill = mix(fill, palette().color(QPalette::WindowText), 0.1);
+    else if (isDown()) fill = mixed(fill, palette().color(QPalette::WindowText), 0.2);
+    else if (underMouse()) fill = mixed(fill, palette().color(QPalette::WindowText), 0.1);
     painter.setBrush(fill);
     painter.setPen(hasFocus() ? QPen(palette().color(QPalette::WindowText), 2)
                               : QPen(Qt::NoPen));
-    painter.drawRoundedRect(QRectF(rect()).adjusted(1, 1, -1, -1), 6, 6);
+    painter.drawRoundedRect(QRectF(rect()).adjusted(1, 1, -1, -1), metrics::kRadius, metrics::kRadius);
     const bool showText = toolButtonStyle() != Qt::ToolButtonIconOnly && !text().isEmpty();
     const bool showIcon = toolButtonStyle() != Qt::ToolButtonTextOnly && !icon().isNull();
     const int textWidth = showText ? fontMetrics().horizontalAdvance(text()) : 0;

@@ -28,19 +28,12 @@ class Panel : public QWidget {
     bool m_highlighted = false;
 };
 
-// A label in the muted text colour that follows the palette.
+// A label in the theme's muted tone.
 class QuietLabel : public QLabel {
     Q_OBJECT
 
   public:
     explicit QuietLabel(const QString& text = {}, QWidget* parent = nullptr);
-
-  protected:
-    void changeEvent(QEvent* event) override;
-
-  private:
-    void recolour();
-    bool m_recolouring = false;
 };
 
 // One line of text that ends in an ellipsis where there is no room, and tells all of it on hover.

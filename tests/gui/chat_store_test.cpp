@@ -64,7 +64,7 @@ class ChatStoreTest : public QObject {
         QCOMPARE(again->at(1).text, QStringLiteral("Under the mat."));
         QCOMPARE(again->at(1).ending, Ending::answered);
         QCOMPARE(again->at(1).memoryLine, QStringLiteral("line"));
-        QVERIFY((*store)->removeFrom(chat, answer.id));
+        QVERIFY((*store)->remove({answer.id}));
         QCOMPARE((*store)->messages(chat)->size(), 1);
     }
 

@@ -94,7 +94,7 @@ class ChatTest : public QObject {
 
     void putsDocumentsBeforeTheQuestion() {
         ChatMessage question = message(Role::user, QStringLiteral("Who?"));
-        question.documents = {document("a.txt", "\nThe text.\n\n")};
+        question.documents = {document("a.txt", "The text.")};
         QCOMPARE(contentOf(question), std::string("The text.\n\nWho?"));
         question.documents.push_back(document("b.txt", "More."));
         QCOMPARE(contentOf(question),
