@@ -268,7 +268,7 @@ MapModel::HoverText MapModel::hoverText(int cell) const {
     const bool mapped =
         place.range < m_frame.ranges.size() && place.place < m_frame.ranges[place.range].places;
     QStringList second;
-    if (owner == Owner::experts && (word.flags() & GranuleWord::shared_by_two_slots) != 0 &&
+    if (owner == Owner::experts &&
         mapped) {
         // The slot that reaches over this granule's end is the first one that the next touches.
         for (size_t i = 0; i < m_frame.places.size() && i < m_frame.words.size(); ++i) {
