@@ -206,6 +206,9 @@ Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
     // Publish the removal first: no table names a slot above the new mark any more.
     const uint32_t old_low = low_;
     low_ -= need;
+    uint32_t from_experts = 0;
+    for (uint32_t place = low_; place < old_low; ++place)
+        from_experts += expert_owner(place) == Owner::experts;
     growth.experts_lost = update_spans();
     growth.granules = need;
     if (auto r = quiesce(); !r) return tl::unexpected(r.error());
