@@ -53,11 +53,11 @@ struct KvView {
 
 struct AttentionShape {
     uint32_t heads = 0, kv_heads = 0, head_dim = 0;
-    uint32_t rope_dims = 0;    // first dims of a head that rotate; NEOX halves
-    float rope_base = 10000;   // theta
-    float rope_scale = 1;      // positions are multiplied by this (1 / factor for linear scaling)
-    float norm_eps = 1e-6f;    // of the q and k norms
-    float scale = 0;           // of q.k; 1 / sqrt(head_dim) unless the family says otherwise
+    uint32_t rope_dims = 0;   // first dims of a head that rotate; NEOX halves
+    float rope_base = 10000;  // theta
+    float rope_scale = 1;     // positions are multiplied by this (1 / factor for linear scaling)
+    float norm_eps = 1e-6f;   // of the q and k norms
+    float scale = 0;          // of q.k; 1 / sqrt(head_dim) unless the family says otherwise
 };
 
 struct Matmul {
@@ -98,17 +98,17 @@ struct ExpertShape {
 // one expert: gate, up, down at 0, up_offset, down_offset.
 struct ExpertCacheView {
     uint32_t experts = 0, slots = 0;
-    int32_t* slot_of = nullptr;           // [experts] slot or -1
-    int32_t* expert_in = nullptr;         // [slots] expert or -1
-    uint8_t* usable = nullptr;            // [slots] 1: all its bytes lie in expert granules
-    std::byte** slot_base = nullptr;      // [slots]
-    float* heat = nullptr;                // [experts] decayed count of picks
-    uint32_t* last_use = nullptr;         // [experts] tick of the last pick
-    ExpertEntry* entries = nullptr;       // [experts] where to read each expert now
-    const ExpertEntry* home = nullptr;    // [experts] page-locked host memory
+    int32_t* slot_of = nullptr;         // [experts] slot or -1
+    int32_t* expert_in = nullptr;       // [slots] expert or -1
+    uint8_t* usable = nullptr;          // [slots] 1: all its bytes lie in expert granules
+    std::byte** slot_base = nullptr;    // [slots]
+    float* heat = nullptr;              // [experts] decayed count of picks
+    uint32_t* last_use = nullptr;       // [experts] tick of the last pick
+    ExpertEntry* entries = nullptr;     // [experts] where to read each expert now
+    const ExpertEntry* home = nullptr;  // [experts] page-locked host memory
     size_t gate_bytes = 0, up_bytes = 0, down_bytes = 0;  // of one expert
     size_t up_offset = 0, down_offset = 0;
-    uint64_t* hits = nullptr;             // counters, one each
+    uint64_t* hits = nullptr;  // counters, one each
     uint64_t* misses = nullptr;
     uint64_t* bytes_copied = nullptr;
 };
@@ -175,6 +175,11 @@ class Kernels {
     // memory). Experts without routes are not copied.
     virtual void gather_routed(const ExpertCacheView& cache, std::span<const int32_t> list,
                                const Routes& routes, const ExpertEntry* to /*[experts]*/) = 0;
+
+    // Prompts: counts the picks of rows [first_row, routes.rows) as heat, as if they were decode
+    // calls, so that what a prompt's end used stays warm.
+    virtual void note_routes(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
+                             uint32_t first_row, uint32_t tick) = 0;
 
     // Decode: makes every routed expert readable through cache.entries. A miss is copied into the
     // usable slot of the layer's coldest expert that this call does not use; with fewer usable

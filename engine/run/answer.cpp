@@ -117,7 +117,9 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
             }
             return !(stop && stop->requested());
         };
-        auto at = read_chunk(context(), *loan, memory.kv_base(conversation.kv), cell,
+        const uint32_t warm = total - std::min(total, kWarmingTokens);
+        const ChunkPlace place{cell, warm > cell ? warm - cell : 0, ++heat_tick};
+        auto at = read_chunk(context(), *loan, memory.kv_base(conversation.kv), place,
                              tokens.subspan(cell, rows), progress);
         if (!at) {
             result = tl::unexpected(at.error());
@@ -241,7 +243,7 @@ Result<Report> Engine::answer(ConversationId id, const Request& request, const L
         if (!growth) return tl::unexpected(growth.error());
         report.kv_granules_added += growth->granules;
         auto step =
-            decode_step(run, memory.kv_base(conversation.kv), cell, {&next, 1}, ++impl.decode_tick);
+            decode_step(run, memory.kv_base(conversation.kv), cell, {&next, 1}, ++impl.heat_tick);
         if (!step) return tl::unexpected(step.error());
         conversation.tokens.push_back(next);
         counters.tokens_answered.fetch_add(1, std::memory_order_relaxed);

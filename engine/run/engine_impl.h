@@ -43,7 +43,7 @@ struct Engine::Impl {
     std::map<ConversationId, Conversation> conversations;
     ConversationId next_conversation = 1;
     uint64_t use_clock = 0;
-    uint32_t decode_tick = 0;
+    uint32_t heat_tick = 0;
     EtaModel eta;
 
     Result<std::unique_ptr<Core>> build(const Settings& settings, const LoadProgress& progress);

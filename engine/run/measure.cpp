@@ -68,7 +68,7 @@ Result<LogitsResult> Engine::logits(const LogitsRequest& request) {
             break;
         }
         outcome = decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1},
-                              ++impl.decode_tick);
+                              ++impl.heat_tick);
         conversation.tokens.push_back(next);
         next = run.best()[0];
     }
@@ -107,7 +107,7 @@ Result<BenchResult> Engine::bench(uint32_t prompt_tokens, uint32_t decode_tokens
         }
         const auto next = static_cast<TokenId>(random() % model().vocab);
         outcome = decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1},
-                              ++impl.decode_tick);
+                              ++impl.heat_tick);
         conversation.tokens.push_back(next);
     }
     if (decode_tokens)

@@ -52,11 +52,21 @@ Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows)
 // Called between layers; false stops the pass.
 using LayerCallback = std::function<bool(uint32_t layers_done)>;
 
-// Reads a chunk: tokens at cells first_cell.. of `kv`, whose steps are mapped. Leaves x of every
-// row in the loan's buffers. Errors: cancelled (nothing of the chunk counts), device.
+// How many of a prompt's last tokens warm the expert cache: all would flush the working set.
+inline constexpr uint32_t kWarmingTokens = 512;
+
+// Where a chunk stands in its prompt.
+struct ChunkPlace {
+    uint32_t first_cell = 0;
+    uint32_t first_warming = 0;  // rows from here on count as heat
+    uint32_t tick = 0;           // of that heat
+};
+
+// Reads a chunk: tokens at cells place.first_cell.. of `kv`, whose steps are mapped. Leaves x of
+// every row in the loan's buffers. Errors: cancelled (nothing of the chunk counts), device.
 Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan& loan,
-                               std::byte* kv, uint32_t first_cell, std::span<const TokenId> tokens,
-                               const LayerCallback& callback);
+                               std::byte* kv, const ChunkPlace& place,
+                               std::span<const TokenId> tokens, const LayerCallback& callback);
 
 // One decode step of 1 to kDecodeRows tokens at cells first_cell..; ends in output_logits.
 Result<void> decode_step(const RunContext& run, std::byte* kv, uint32_t first_cell,

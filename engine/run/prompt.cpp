@@ -98,7 +98,7 @@ class ExpertPass {
 }  // namespace
 
 Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan& loan,
-                               std::byte* kv_base, uint32_t first_cell,
+                               std::byte* kv_base, const ChunkPlace& place,
                                std::span<const TokenId> tokens, const LayerCallback& callback) {
     const Model& model = run.model;
     gpu::Kernels& kernels = run.kernels();
@@ -112,18 +112,21 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
         const AttentionWeights& attention = model.layers[n].attention;
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::KvView kv = run.memory.kv().view(kv_base, n);
+        const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
 
         kernels.rms_norm(at.x, attention.norm, model.norm_eps, at.norm);
         kernels.matmul(std::array{gpu::Matmul{attention.q, at.q}, gpu::Matmul{attention.k, at.k},
                                   gpu::Matmul{attention.v, at.v}},
                        at.norm);
-        kernels.rope_store(model.attention, attention.q_norm, attention.k_norm, first_cell, rows,
-                           at.q, at.k, at.v, kv);
-        kernels.attention_prompt(model.attention, at.q, first_cell, kv, at.attention);
+        kernels.rope_store(model.attention, attention.q_norm, attention.k_norm, place.first_cell,
+                           rows, at.q, at.k, at.v, kv);
+        kernels.attention_prompt(model.attention, at.q, place.first_cell, kv, at.attention);
         kernels.matmul(std::array{gpu::Matmul{attention.out, at.x, true}}, at.attention);
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
         kernels.route(moe.routing, moe.router, at.norm.values, at.routes);
+        if (cache.slots)
+            kernels.note_routes(cache, at.routes, moe.shape.used, place.first_warming, place.tick);
         experts.run(n, at);
         kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Experts on their way from host memory into the cache.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "gpu/host/host_kernels.h"
@@ -71,6 +72,17 @@ void HostKernels::gather_routed(const ExpertCacheView& cache, std::span<const in
         if (routes.count[expert] > 0) copy_expert(pool_, cache, to[expert], cache.home[expert]);
 }
 
+void HostKernels::note_routes(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
+                              uint32_t first_row, uint32_t tick) {
+    if (first_row >= routes.rows) return;
+    const float decay = std::pow(kHeatDecay, static_cast<float>(routes.rows - first_row));
+    for (uint32_t e = 0; e < cache.experts; ++e) cache.heat[e] *= decay;
+    for (uint32_t r = first_row * used; r < routes.rows * used; ++r) {
+        cache.heat[routes.expert[r]] += 1;
+        cache.last_use[routes.expert[r]] = tick;
+    }
+}
+
 // Bytes: each missed expert once, unless it is read in place.
 void HostKernels::fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                                 uint32_t tick) {
@@ -98,7 +110,7 @@ void HostKernels::fetch_experts(const ExpertCacheView& cache, const Routes& rout
         const int32_t evicted = cache.expert_in[slot];
         if (evicted >= 0) {
             cache.slot_of[evicted] = -1;
-            cache.entries[evicted] = {};
+            cache.entries[evicted] = cache.home[evicted];
         }
         std::byte* base = cache.slot_base[slot];
         const ExpertEntry entry{base, base + cache.up_offset, base + cache.down_offset};

@@ -47,6 +47,8 @@ class HostKernels : public Kernels {
                  float* x) override;
     void gather_routed(const ExpertCacheView& cache, std::span<const int32_t> list,
                        const Routes& routes, const ExpertEntry* to) override;
+    void note_routes(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
+                     uint32_t first_row, uint32_t tick) override;
     void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                        uint32_t tick) override;
     void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override;

@@ -300,13 +300,31 @@ TEST(FetchExperts, FillsEmptySlotsThenTheColdest) {
     EXPECT_EQ(cache.hits, 3u);
     cache.fetch(kernels, {3, 0}, 4);  // 1 is the coldest
     EXPECT_EQ(cache.slot_of[1], -1);
-    EXPECT_EQ(cache.entries[1].gate, nullptr);
+    EXPECT_EQ(cache.entries[1].gate, cache.home[1].gate);
     EXPECT_EQ(cache.slot_of[3], 1);
     cache.fetch(kernels, {1, 3}, 5);  // 2 is the coldest that is not picked
     EXPECT_EQ(cache.slot_of[2], -1);
     EXPECT_EQ(cache.misses, 5u);
     EXPECT_EQ(cache.copied, 5 * 3 * Cache::kBytes);
     EXPECT_GT(cache.heat[0], cache.heat[1]);
+}
+
+TEST(NoteRoutes, CountsTheLastRowsAsDecodeCallsWould) {
+    ThreadPool pool(1);
+    HostKernels kernels(pool);
+    Cache cache(3);
+    RouteTable routes(4, 2, Cache::kExperts);
+    routes.expert = {0, 1, 0, 1, 2, 3, 2, 4};
+    routes.view.expert = routes.expert.data();
+    cache.heat[5] = 1;
+    kernels.note_routes(cache.view, routes.view, 2, 2, 7);
+    EXPECT_EQ(cache.heat[0], 0);
+    EXPECT_EQ(cache.heat[2], 2);
+    EXPECT_EQ(cache.heat[3], 1);
+    EXPECT_EQ(cache.last_use[4], 7u);
+    EXPECT_NEAR(cache.heat[5], std::pow(1 - 1.0 / 256, 2), 1e-6);
+    kernels.note_routes(cache.view, routes.view, 2, 4, 8);  // no rows
+    EXPECT_EQ(cache.heat[2], 2);
 }
 
 TEST(FetchExperts, ReadsInPlaceWithTooFewUsableSlots) {
