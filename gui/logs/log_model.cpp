@@ -5,6 +5,8 @@
 #include <QTimer>
 #include <algorithm>
 
+#include "gui/theme/units.h"
+
 namespace granary::gui {
 
 LogModel::LogModel(QObject* parent)
@@ -32,8 +34,8 @@ void LogModel::drain() {
     std::vector<LogLine> lines = m_buffer->take(dropped);
     if (dropped > 0)
         lines.push_back({QDateTime::currentMSecsSinceEpoch(), spdlog::level::warn,
-                         tr("%n line(s) came faster than they could be shown", nullptr,
-                            static_cast<int>(dropped))});
+                         tr("%1 came faster than they could be shown")
+                             .arg(counted(dropped, tr("line"), tr("lines")))});
     if (lines.empty()) return;
     const int more = static_cast<int>(lines.size());
     const int excess = static_cast<int>(m_lines.size()) + more - kLines;

@@ -20,6 +20,7 @@
 
 #include "gui/theme/metrics.h"
 #include "gui/theme/theme.h"
+#include "gui/theme/units.h"
 
 namespace granary::gui {
 
@@ -131,7 +132,7 @@ void LogView::showCount() {
     const QLocale locale;
     const int shown = m_filter->rowCount(), all = m_model->rowCount();
     m_count->setText(shown == all
-                         ? tr("%n line(s)", nullptr, all)
+                         ? counted(static_cast<qulonglong>(all), tr("line"), tr("lines"))
                          : tr("%1 of %2 lines").arg(locale.toString(shown), locale.toString(all)));
 }
 

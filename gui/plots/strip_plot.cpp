@@ -55,7 +55,6 @@ StripPlot::StripPlot(QWidget* parent)
     setAccessibleName(tr("Reading and answering speed"));
     m_plot->setObjectName(QStringLiteral("stripPlotCanvas"));
     m_plot->setAccessibleName(tr("Tokens per second over the last two minutes"));
-    m_plot->setOpenGl(false);  // it would take device memory and a context
     m_plot->setFocusPolicy(Qt::NoFocus);
     m_plot->setNoAntialiasingOnDrag(true);
     m_plot->setMinimumHeight(60);

@@ -46,13 +46,12 @@ void CountSpin::setAutoMeaning(uint32_t number) {
 }
 
 void CountSpin::commit() {
-    const std::optional<AutoCount> value = typed(lineEdit()->text());
-    if (!value || !m_scale.contains(*value)) {
-        lineEdit()->setText(shownText());
-        return;
-    }
-    const bool edited = *value != m_count;
-    m_count = *value;
+    std::optional<AutoCount> value = typed(lineEdit()->text());
+    // A number out of the range becomes the nearest in it; anything else is taken back.
+    if (value && value->kind == AutoCount::Kind::number)
+        value->number = std::clamp(value->number, m_scale.least(), m_scale.most());
+    const bool edited = value && *value != m_count;
+    if (edited) m_count = *value;
     lineEdit()->setText(shownText());
     if (edited) Q_EMIT countEdited(m_count);
 }
@@ -79,21 +78,13 @@ QValidator::State CountSpin::validate(QString& input, int&) const {
     return QValidator::Intermediate;
 }
 
-void CountSpin::fixup(QString& input) const {
-    // A number out of the range becomes the nearest in it; anything else is taken back.
-    const std::optional<AutoCount> value = typed(input);
-    if (value && value->kind == AutoCount::Kind::number)
-        input = CountScale::text(
-            {AutoCount::Kind::number, std::clamp(value->number, m_scale.least(), m_scale.most())});
-    else
-        input = shownText();
-}
-
 QSize CountSpin::sizeHint() const {
-    const QString longest = m_scale.hasAuto() ? tr("auto: %1").arg(QLocale().toString(16384))
-                                              : QLocale().toString(1048576);
+    // The same width whatever the scale, so that spin boxes below each other line up.
     QSize size = QAbstractSpinBox::sizeHint();
-    size.setWidth(fontMetrics().horizontalAdvance(longest) + 40);
+    size.setWidth(
+        std::max(fontMetrics().horizontalAdvance(tr("auto: %1").arg(QLocale().toString(16384))),
+                 fontMetrics().horizontalAdvance(QLocale().toString(1048576))) +
+        40);
     return size;
 }
 

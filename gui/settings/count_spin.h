@@ -21,7 +21,6 @@ class CountSpin : public QAbstractSpinBox {
 
     void stepBy(int steps) override;
     QValidator::State validate(QString& input, int& position) const override;
-    void fixup(QString& input) const override;
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override { return sizeHint(); }
 

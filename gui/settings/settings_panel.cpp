@@ -170,6 +170,7 @@ void SettingsPanel::showLine() {
     }
     // A failed Apply stays said while the draft still holds what failed.
     m_line->setText(text);
+    m_line->setAccessibleName(line());
     Theme::setProperty(m_line, "tone", tone);
 }
 

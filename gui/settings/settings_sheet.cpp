@@ -71,7 +71,7 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
     addField(form, QStringLiteral("cache-floor"), tr("Experts keep at least"),
              tr("auto, bytes (8MiB), or a share of all experts (12%)"));
     addField(form, QStringLiteral("threads"), tr("Threads"),
-             tr("CPU threads that compute; 0: every core this program may use"));
+             tr("CPU threads that compute; auto: every core this program may use"));
     column->addLayout(form);
 
     m_unused->setWordWrap(true);
@@ -103,7 +103,7 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
     buttons->addStretch();
     buttons->addWidget(close);
     column->addLayout(buttons);
-    setMinimumWidth(440);
+    setMinimumWidth(520);
 
     connect(close, &QPushButton::clicked, this, &QDialog::close);
     connect(m_cpu, &QRadioButton::clicked, this,

@@ -23,7 +23,7 @@ MapPalette make(bool dark) {
     QColor coldest;
     if (dark) {
         p.canvas = rgb(0x14171b);
-        p.hollow = rgb(0x2a2f36);
+        p.hollow = rgb(0x3a414b);
         p.transfer = rgb(0xffffff);
         p.ring = rgb(0xffffff);
         p.pin = rgb(0xffffff);
@@ -40,7 +40,7 @@ MapPalette make(bool dark) {
         coldest = mixed(rgb(0x8ab8e4), rgb(0x1d2836), 0.60);
     } else {
         p.canvas = rgb(0xffffff);
-        p.hollow = rgb(0xd3d8df);
+        p.hollow = rgb(0xc3c9d1);
         p.transfer = rgb(0x000000);
         p.ring = rgb(0x111418);
         p.pin = rgb(0x111418);

@@ -183,6 +183,9 @@ QLabel[tone="warning"] { color: %10; }
 QLabel[tone="danger"] { color: %11; }
 QLabel[tone="success"] { color: %12; }
 QWidget[card="true"] { background: %2; border: 1px solid %1; border-radius: 5px; }
+QHeaderView::section {
+    background: %2; border: 0; border-bottom: 1px solid %1; padding: 4px 6px; }
+QListView#logLines { padding-left: 8px; }
 QScrollBar:vertical { background: transparent; width: 12px; margin: 0; border: 0; }
 QScrollBar:horizontal { background: transparent; height: 12px; margin: 0; border: 0; }
 QScrollBar::handle { background: %14; border-radius: 4px; margin: 2px; }

@@ -22,6 +22,11 @@ constexpr std::array<Owner, kOwners> kOrder{Owner::experts, Owner::kv,         O
                                             Owner::spare,   Owner::quarantined};
 constexpr int kSwatch = 12, kSpace = 6;
 
+// Of the right-hand column; longer figures are rare and then take what the name leaves.
+int bytesWidth(const QFontMetrics& fm) {
+    return fm.horizontalAdvance(QStringLiteral("999.9 MiB")) + kSpace;
+}
+
 }  // namespace
 
 LegendItem::LegendItem(Owner owner, QWidget* parent) : QAbstractButton(parent), m_owner(owner) {
@@ -37,10 +42,9 @@ LegendItem::LegendItem(Owner owner, QWidget* parent) : QAbstractButton(parent), 
 }
 
 void LegendItem::describe() {
-    const QLocale locale;
-    setAccessibleName(
-        tr("%1: %n granule(s), %2, %3", nullptr, static_cast<int>(m_granules))
-            .arg(text(), bytesText(m_bytes), isChecked() ? tr("shown") : tr("hidden")));
+    setAccessibleName(tr("%1: %2, %3, %4")
+                          .arg(text(), counted(m_granules, tr("granule"), tr("granules")),
+                               bytesText(m_bytes), isChecked() ? tr("shown") : tr("hidden")));
     setToolTip(ownerMeaning(m_owner) + QLatin1Char('\n') +
                (isChecked() ? tr("Click to hide it on the map") : tr("Click to show it again")));
 }
@@ -55,8 +59,8 @@ void LegendItem::setAmount(uint32_t granules, uint64_t bytes) {
 
 QSize LegendItem::sizeHint() const {
     const QFontMetrics fm = fontMetrics();
-    const int width = 3 * kSpace + kSwatch +
-                      fm.horizontalAdvance(QStringLiteral("quarantined 99,999 1023.9 MiB"));
+    const int width = 4 * kSpace + kSwatch + fm.horizontalAdvance(text()) +
+                      fm.horizontalAdvance(QLocale().toString(m_granules)) + bytesWidth(fm);
     return {width, fm.height() + 6};
 }
 
@@ -97,16 +101,15 @@ void LegendItem::paintEvent(QPaintEvent*) {
     const bool absent = m_granules == 0 || !isChecked();
     const QLocale locale;
     const QFontMetrics fm = fontMetrics();
-    const int bytesWidth = fm.horizontalAdvance(QStringLiteral("1023.9 MiB"));
     const QRect text = rect().adjusted(2 * kSpace + kSwatch, 0, -kSpace, 0);
-    const QRect bytes(text.right() - bytesWidth + 1, 0, bytesWidth, height());
+    const QRect bytes(text.right() - bytesWidth(fm) + 1, 0, bytesWidth(fm), height());
     painter.setPen(absent ? tones.muted : palette().color(QPalette::WindowText));
     QFont font = this->font();
     font.setStrikeOut(!isChecked());
     painter.setFont(font);
     painter.drawText(text, Qt::AlignLeft | Qt::AlignVCenter, this->text());
     painter.setFont(this->font());
-    painter.drawText(text.adjusted(0, 0, -bytesWidth, 0), Qt::AlignRight | Qt::AlignVCenter,
+    painter.drawText(text.adjusted(0, 0, -bytesWidth(fm), 0), Qt::AlignRight | Qt::AlignVCenter,
                      locale.toString(m_granules));
     painter.setPen(tones.muted);
     painter.drawText(bytes, Qt::AlignRight | Qt::AlignVCenter,
@@ -143,15 +146,21 @@ void Legend::arrange(int columns) {
         m_grid->setColumnStretch(column, column < columns ? 1 : 0);
 }
 
+void Legend::fit() {
+    int least = 0;
+    for (const LegendItem* entry : m_items) least = std::max(least, entry->sizeHint().width());
+    const int fit = (width() + metrics::kGrid) / (least + metrics::kGrid);
+    arrange(fit >= 4 ? 4 : std::clamp(fit, 1, 2));
+}
+
 void Legend::resizeEvent(QResizeEvent*) {
-    const int least = m_items[0]->sizeHint().width() + metrics::kGrid;
-    const int fit = std::max(width() / least, 1);
-    arrange(fit >= 4 ? 4 : std::min(fit, 2));
+    fit();
 }
 
 void Legend::setAmounts(const std::array<uint32_t, kOwners>& granules, uint64_t granuleBytes) {
     for (size_t i = 0; i < granules.size(); ++i)
         m_items[i]->setAmount(granules[i], granules[i] * granuleBytes);
+    fit();
 }
 
 }  // namespace granary::gui

@@ -19,7 +19,7 @@ class LegendItem : public QAbstractButton {
     Owner owner() const { return m_owner; }
     void setAmount(uint32_t granules, uint64_t bytes);
     QSize sizeHint() const override;
-    QSize minimumSizeHint() const override { return sizeHint(); }
+    QSize minimumSizeHint() const override { return {80, sizeHint().height()}; }
 
   protected:
     void paintEvent(QPaintEvent* event) override;
@@ -49,6 +49,7 @@ class Legend : public QWidget {
 
   private:
     void arrange(int columns);
+    void fit();  // as many columns as the widest entry leaves room for
 
     std::array<LegendItem*, kOwners> m_items{};
     QGridLayout* m_grid;

@@ -74,6 +74,12 @@ void MapModel::setFrame(const MapFrame& frame, bool jump) {
         rebuildKeys();
 }
 
+void MapModel::setSlotBytes(std::vector<uint64_t> bytes) {
+    uint64_t end = 0;
+    for (uint64_t& slot : bytes) slot = end += slot;
+    m_slotEnds = std::move(bytes);
+}
+
 void MapModel::setNow(double seconds) {
     m_now = seconds;
     if (m_flashing.empty()) return;
@@ -234,6 +240,26 @@ QString MapModel::holdsText(GranuleWord word) const {
     }
 }
 
+// The slot that begins in this granule and reaches over its end is the one that the granule at the
+// next place names first.
+QString MapModel::secondSlotText(int granule) const {
+    const auto i = static_cast<size_t>(granule);
+    if (ownerOf(m_frame.words[i]) != Owner::experts || i >= m_frame.places.size() ||
+        m_slotEnds.empty() || m_slotEnds.back() == 0)
+        return {};
+    const Place next{m_frame.places[i].range, m_frame.places[i].place + 1};
+    // Where the next granule begins, counted from the beginning of its row of slots.
+    const uint64_t inRow = next.place * m_frame.granule_bytes % m_slotEnds.back();
+    const auto slot = std::upper_bound(m_slotEnds.begin(), m_slotEnds.end(), inRow);
+    const uint64_t begin = slot == m_slotEnds.begin() ? 0 : *(slot - 1);
+    const uint64_t reach = inRow - begin;  // of that slot into this granule
+    if (reach == 0 || reach >= m_frame.granule_bytes) return {};
+    for (size_t k = 0; k < m_frame.places.size(); ++k)
+        if (m_frame.places[k] == next && ownerOf(m_frame.words[k]) == Owner::experts)
+            return holdsText(m_frame.words[k]);
+    return {};
+}
+
 QString MapModel::placeText(int granule) const {
     const auto i = static_cast<size_t>(granule);
     const Place place = i < m_frame.places.size() ? m_frame.places[i] : Place{};
@@ -258,26 +284,14 @@ MapModel::HoverText MapModel::hoverText(int cell) const {
                 tr("place %1 of %2").arg(locale.toString(index), m_sections[section].name)};
     }
     const GranuleWord word = m_frame.words[static_cast<size_t>(holder)];
-    const Place place = static_cast<size_t>(holder) < m_frame.places.size()
-                            ? m_frame.places[static_cast<size_t>(holder)]
-                            : Place{};
     const Owner owner = ownerOf(word);
     QStringList first{tr("Granule %1").arg(locale.toString(holder)), ownerText(owner)};
     if (const QString text = holdsText(word); !text.isEmpty()) first << text;
 
-    const bool mapped =
-        place.range < m_frame.ranges.size() && place.place < m_frame.ranges[place.range].places;
+    if (const QString text = secondSlotText(holder); !text.isEmpty())
+        first << tr("and %1").arg(text);
+
     QStringList second;
-    if (owner == Owner::experts &&
-        mapped) {
-        // The slot that reaches over this granule's end is the first one that the next touches.
-        for (size_t i = 0; i < m_frame.places.size() && i < m_frame.words.size(); ++i) {
-            const Place& other = m_frame.places[i];
-            if (other.range != place.range || other.place != place.place + 1) continue;
-            if (ownerOf(m_frame.words[i]) == Owner::experts && m_frame.words[i].id() != word.id())
-                first << tr("and %1").arg(holdsText(m_frame.words[i]));
-        }
-    }
     second << placeText(holder);
     if (owner == Owner::experts) {
         if (word.hits_log2() == 0 && word.last_use() == 0) {
@@ -285,7 +299,7 @@ MapModel::HoverText MapModel::hoverText(int cell) const {
         } else {
             const uint32_t age = (m_newestUse - word.last_use()) & kTickMask;
             second << (age == 0 ? tr("used by the last token")
-                                : tr("used %n token(s) ago", nullptr, static_cast<int>(age)));
+                                : tr("used %1 ago").arg(counted(age, tr("token"), tr("tokens"))));
             if (word.hits_log2() > 0)
                 second << tr("at least %1 hits")
                               .arg(locale.toString(static_cast<qulonglong>(1) << word.hits_log2()));

@@ -41,6 +41,9 @@ class MapModel {
     // so no cell flashes.
     void setFrame(const MapFrame& frame, bool jump = false);
     void clear();
+    // Bytes of one expert's slot by layer, as the expert range is cut in row order; for the hover
+    // text of a granule that two slots share. Empty: not known.
+    void setSlotBytes(std::vector<uint64_t> bytes);
     // The clock of animations, in the seconds of the frames: live or recorded.
     void setNow(double seconds);
     double now() const { return m_now; }
@@ -89,6 +92,7 @@ class MapModel {
     CellKey keyOf(int granule) const;
     int flashOf(int granule) const;
     int recencyOf(GranuleWord word) const;
+    QString secondSlotText(int granule) const;
 
     MapFrame m_frame;
     MapOrder m_order = MapOrder::Pool;
@@ -96,6 +100,7 @@ class MapModel {
     bool m_reducedMotion = false;
     double m_now = 0;
     uint32_t m_newestUse = 0;
+    std::vector<uint64_t> m_slotEnds;  // [layers] of a row's slots, from the row's beginning
 
     std::vector<Section> m_sections;
     std::vector<int> m_granuleOfCell;  // Ranges order only; -1: hollow

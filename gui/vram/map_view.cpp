@@ -24,7 +24,8 @@ namespace {
 
 constexpr int kPadding = 8;       // logical, between the frame and the cells
 constexpr int kLargestCell = 28;  // logical
-constexpr int kLabel = 20;        // logical height of a range's label
+constexpr size_t kRecentFrames = 256;
+constexpr int kLabel = 20;  // logical height of a range's label
 
 // A picture with a name, a spoken summary, and the text of the cell under the cursor.
 class MapAccessible : public QAccessibleWidget {
@@ -115,7 +116,7 @@ void MapView::drawAll() {
         painter.drawText(label, Qt::AlignLeft | Qt::AlignBottom, info.name);
         painter.setPen(m_palette->text);
         painter.drawText(label, Qt::AlignRight | Qt::AlignBottom,
-                         tr("%n place(s)", nullptr, info.cells));
+                         counted(static_cast<qulonglong>(info.cells), tr("place"), tr("places")));
     }
 }
 
@@ -246,6 +247,21 @@ void MapView::paintEvent(QPaintEvent*) {
     m_lastMs = m_pendingMs + timer.nsecsElapsed() / 1e6;
     m_pendingMs = 0;
     m_worstMs = std::max(m_worstMs, m_lastMs);
+    m_recentMs.push_back(m_lastMs);
+    if (m_recentMs.size() > kRecentFrames) m_recentMs.pop_front();
+}
+
+double MapView::paintMs() const {
+    if (m_recentMs.empty()) return 0;
+    std::vector<double> sorted(m_recentMs.begin(), m_recentMs.end());
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    return *middle;
+}
+
+void MapView::resetPaintMs() {
+    m_lastMs = m_worstMs = 0;
+    m_recentMs.clear();
 }
 
 void MapView::resizeEvent(QResizeEvent*) {

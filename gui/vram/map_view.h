@@ -4,7 +4,7 @@
 
 #include <QImage>
 #include <QWidget>
-#include <optional>
+#include <deque>
 #include <vector>
 
 #include "gui/theme/map_palette.h"
@@ -41,10 +41,12 @@ class MapView : public QWidget {
     // Said in place of the map while there is none.
     void setEmptyText(const QString& text);
 
-    // Milliseconds of one map frame: the difference drawn into the image, and the paint event.
+    // Milliseconds of one map frame: the difference drawn into the image, and the paint event. The
+    // median of the last frames, the newest, and the slowest since resetPaintMs().
+    double paintMs() const;
     double lastPaintMs() const { return m_lastMs; }
     double worstPaintMs() const { return m_worstMs; }
-    void resetPaintMs() { m_lastMs = m_worstMs = 0; }
+    void resetPaintMs();
 
     QSize sizeHint() const override { return {416, 300}; }
     QSize minimumSizeHint() const override { return {200, 120}; }
@@ -91,6 +93,7 @@ class MapView : public QWidget {
     std::vector<int> m_related;  // cells of the same expert or step as the current one
     QString m_emptyText;
     double m_pendingMs = 0, m_lastMs = 0, m_worstMs = 0;
+    std::deque<double> m_recentMs;
 };
 
 }  // namespace granary::gui

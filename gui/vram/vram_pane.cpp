@@ -9,6 +9,7 @@
 #include <QLocale>
 #include <QProgressBar>
 #include <QPushButton>
+#include <QResizeEvent>
 #include <QScrollArea>
 #include <QStackedWidget>
 #include <QTimer>
@@ -41,6 +42,32 @@ QLabel* smallLabel(QWidget* parent, const QString& tone) {
     return label;
 }
 
+// A scroll area that asks for all that its content needs, so that it scrolls only where the window
+// is too low.
+class FullHeightScroll : public QScrollArea {
+  public:
+    using QScrollArea::QScrollArea;
+    QSize sizeHint() const override {
+        if (widget() == nullptr) return QScrollArea::sizeHint();
+        const QSize content = widget()->sizeHint();
+        const int height = widget()->hasHeightForWidth() && width() > 0
+                               ? widget()->heightForWidth(width())
+                               : content.height();
+        return {content.width(), height};
+    }
+    QSize minimumSizeHint() const override { return {widget()->minimumSizeHint().width(), 80}; }
+
+  protected:
+    bool eventFilter(QObject* watched, QEvent* event) override {
+        if (watched == widget() && event->type() == QEvent::LayoutRequest) updateGeometry();
+        return QScrollArea::eventFilter(watched, event);
+    }
+    void resizeEvent(QResizeEvent* event) override {
+        QScrollArea::resizeEvent(event);
+        if (event->size().width() != event->oldSize().width()) updateGeometry();
+    }
+};
+
 }  // namespace
 
 VramPane::VramPane(QWidget* parent)
@@ -68,7 +95,7 @@ VramPane::VramPane(QWidget* parent)
     m_pages = new QStackedWidget(this);
     m_pages->addWidget(m_view);
     m_pages->addWidget(m_table);
-    m_pages->setMinimumHeight(140);
+    m_pages->setMinimumHeight(160);
     column->addWidget(m_pages, 1);
     column->addWidget(makeControls());
 
@@ -207,7 +234,7 @@ QWidget* VramPane::makeControls() {
     column->addSpacing(metrics::kHalfGrid);
     column->addWidget(m_settings);
 
-    auto* scroll = new QScrollArea(this);
+    auto* scroll = new FullHeightScroll(this);
     scroll->setObjectName(QStringLiteral("vramControls"));
     scroll->setFrameShape(QFrame::NoFrame);
     scroll->setWidgetResizable(true);
@@ -227,6 +254,7 @@ void VramPane::setEngine(Telemetry* telemetry, std::optional<Planner> planner, S
     m_history.clear();
     m_live = {};
     m_model.clear();
+    m_model.setSlotBytes(m_planner ? m_planner->model().expert_bytes : std::vector<uint64_t>());
     m_view->resetPaintMs();
     if (m_planner) {
         m_settings->setModel(m_planner->model().trained_context, m_planner->device().face);
@@ -263,6 +291,10 @@ QAction* VramPane::undoAction() const {
     return m_settings->undoAction();
 }
 double VramPane::paintMs() const {
+    return m_view->paintMs();
+}
+
+double VramPane::worstPaintMs() const {
     return m_view->worstPaintMs();
 }
 

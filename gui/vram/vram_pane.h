@@ -61,8 +61,10 @@ class VramPane : public QWidget {
     QAction* tableAction() const { return m_tableAction; }
 
     bool replaying() const { return m_replay.running(); }
-    // Milliseconds of the slowest map frame since the model was loaded.
+    // Milliseconds of one map frame (the differences drawn and the paint event): the median of the
+    // last frames, and the slowest since the model was loaded.
     double paintMs() const;
+    double worstPaintMs() const;
 
   public Q_SLOTS:
     // The engine's answer to applyRequested. On success setEngine() need not follow unless the
