@@ -34,7 +34,9 @@ QString streamText(uint32_t from) {
 
 }  // namespace
 
-QString planText(const Plan& running, const Plan& edited, gpu::Face face) {
+QString planText(const Plan& running, const Plan& edited) {
+    // Without a budget there is no card: experts are read in place, nothing streams.
+    const bool card = edited.settings.vram_budget > 0;
     const QLocale locale;
     QStringList sums;
     if (running.budget_bytes != edited.budget_bytes)
@@ -42,7 +44,7 @@ QString planText(const Plan& running, const Plan& edited, gpu::Face face) {
                     .arg(change(bytesText(running.budget_bytes), bytesText(edited.budget_bytes)));
     sums << Words::tr("K/V %1").arg(bytesChange(running, edited, Owner::kv))
          << Words::tr("loan %1").arg(bytesChange(running, edited, Owner::loan));
-    if (face == gpu::Face::card)
+    if (card)
         sums << Words::tr("experts %1, %2 rows")
                     .arg(bytesChange(running, edited, Owner::experts),
                          change(locale.toString(running.rows_at_max),
@@ -51,7 +53,7 @@ QString planText(const Plan& running, const Plan& edited, gpu::Face face) {
     QStringList reading{
         Words::tr("reads %1 tokens a step")
             .arg(change(locale.toString(running.chunk), locale.toString(edited.chunk)))};
-    if (face == gpu::Face::card) {
+    if (card) {
         const QString before = streamText(running.stream_min),
                       after = streamText(edited.stream_min);
         reading << (before == after

@@ -10,6 +10,6 @@ namespace granary::gui {
 
 // Bytes with a full context while a prompt runs; what changes is said as "8 MiB -> 16 MiB".
 // Rich text, everything in it escaped.
-QString planText(const Plan& running, const Plan& edited, gpu::Face face);
+QString planText(const Plan& running, const Plan& edited);
 
 }  // namespace granary::gui

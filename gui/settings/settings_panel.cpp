@@ -98,19 +98,19 @@ SettingsPanel::SettingsPanel(SettingsDraft& draft, QWidget* parent)
     showDraft();
 }
 
-void SettingsPanel::setModel(uint32_t trainedContext, gpu::Face face) {
-    m_trained = trainedContext;
-    m_face = face;
-    m_context->setScale(CountScale::longestContext(trainedContext));
-    m_context->setMark(trainedContext > 0 ? std::optional(trainedContext) : std::nullopt);
+void SettingsPanel::setTrainedContext(uint32_t tokens) {
+    m_trained = tokens;
+    m_context->setScale(CountScale::longestContext(tokens));
+    m_context->setMark(tokens > 0 ? std::optional(tokens) : std::nullopt);
     showDraft();
 }
 
 void SettingsPanel::showDraft() {
     const bool loaded = m_draft.state() != SettingsDraft::State::Empty;
     const Settings& edited = m_draft.edited();
+    const bool card = edited.vram_budget > 0;
     for (CountControl* control : {m_context, m_step}) control->setEnabled(loaded);
-    m_stream->setEnabled(loaded && m_face == gpu::Face::card);
+    m_stream->setEnabled(loaded && card);
 
     m_context->setCount({AutoCount::Kind::number, edited.max_context});
     m_step->setCount(edited.prefill);
@@ -124,8 +124,7 @@ void SettingsPanel::showDraft() {
                        : m_trained > 0 ? tr("trained for %1").arg(QLocale().toString(m_trained))
                                        : QString(),
                        beyond);
-    m_stream->setNote(
-        m_face == gpu::Face::unified ? tr("nothing to stream: one memory") : QString(), false);
+    m_stream->setNote(loaded && !card ? tr("nothing to stream: one memory") : QString(), false);
     showLine();
 
     m_apply->setEnabled(m_draft.canApply());
@@ -163,7 +162,7 @@ void SettingsPanel::showLine() {
             } else if (m_draft.plan()) {
                 const Plan& running =
                     m_draft.runningPlan() ? *m_draft.runningPlan() : *m_draft.plan();
-                text = planText(running, *m_draft.plan(), m_face);
+                text = planText(running, *m_draft.plan());
                 if (m_draft.state() == SettingsDraft::State::Edited) tone = QString();
             }
             break;

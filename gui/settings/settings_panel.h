@@ -19,8 +19,8 @@ class SettingsPanel : public QWidget {
   public:
     explicit SettingsPanel(SettingsDraft& draft, QWidget* parent = nullptr);
 
-    // Of the loaded model; 0 and any face while there is none.
-    void setModel(uint32_t trainedContext, gpu::Face face);
+    // Of the loaded model; 0: not known, or no model.
+    void setTrainedContext(uint32_t tokens);
 
     QAction* applyAction() const { return m_apply; }
     QAction* undoAction() const { return m_undo; }
@@ -43,7 +43,6 @@ class SettingsPanel : public QWidget {
     QPushButton* m_applyButton;
     QPushButton* m_undoButton;
     uint32_t m_trained = 0;
-    gpu::Face m_face = gpu::Face::card;
 };
 
 // A push button that follows an action: text, tooltip, enabled, and a click triggers it.

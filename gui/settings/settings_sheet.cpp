@@ -182,7 +182,7 @@ void SettingsSheet::showDraft() {
     QString tone = QStringLiteral("danger");
     if (text.isEmpty() && m_draft.plan()) {
         const Plan& running = m_draft.runningPlan() ? *m_draft.runningPlan() : *m_draft.plan();
-        text = planText(running, *m_draft.plan(), card ? gpu::Face::card : gpu::Face::unified);
+        text = planText(running, *m_draft.plan());
         tone =
             m_draft.state() == SettingsDraft::State::Edited ? QString() : QStringLiteral("muted");
     }

@@ -15,6 +15,14 @@ namespace {
 constexpr double kLongAgo = -1e9;
 constexpr uint32_t kTickMask = 0x3fffff;  // ticks are counted modulo 2^22
 
+bool isEmptySlot(GranuleWord word) {
+    return (word.flags() & GranuleWord::empty_slot) != 0;
+}
+
+bool isUnused(GranuleWord word) {
+    return isEmptySlot(word) || (word.last_use() == 0 && word.hits_log2() == 0);
+}
+
 bool sameShape(const MapFrame& a, const MapFrame& b) {
     return a.words.size() == b.words.size() && a.granule_bytes == b.granule_bytes &&
            a.ranges == b.ranges;
@@ -63,7 +71,7 @@ void MapModel::setFrame(const MapFrame& frame, bool jump) {
     // The newest tick, by serial-number comparison since ticks wrap.
     bool any = false;
     for (const GranuleWord word : m_frame.words) {
-        if (word.owner() != Owner::experts) continue;
+        if (word.owner() != Owner::experts || isEmptySlot(word)) continue;
         const uint32_t use = word.last_use();
         if (!any || ((use - m_newestUse) & kTickMask) < kTickMask / 2) m_newestUse = use;
         any = true;
@@ -127,8 +135,9 @@ void MapModel::layCells() {
         for (const RangeInfo& range : m_frame.ranges) {
             firstCell.push_back(cells);
             cells += static_cast<int>(range.places);
-            sections.push_back(
-                {QString::fromStdString(range.name), static_cast<int>(range.places)});
+            if (range.places > 0)
+                sections.push_back(
+                    {QString::fromStdString(range.name), static_cast<int>(range.places)});
         }
         m_granuleOfCell.assign(static_cast<size_t>(cells), -1);
         std::vector<int> elsewhere;
@@ -187,7 +196,7 @@ int MapModel::flashOf(int granule) const {
 }
 
 int MapModel::recencyOf(GranuleWord word) const {
-    if (word.last_use() == 0 && word.hits_log2() == 0) return 0;  // never
+    if (isUnused(word)) return 0;
     const uint32_t age = (m_newestUse - word.last_use()) & kTickMask;
     if (age < 2) return 4;
     if (age < 16) return 3;
@@ -224,6 +233,7 @@ QString MapModel::holdsText(GranuleWord word) const {
     const QLocale locale;
     switch (ownerOf(word)) {
         case Owner::experts:
+            if (isEmptySlot(word)) return tr("empty slot");
             if (m_frame.experts_per_layer == 0)
                 return tr("slot %1").arg(locale.toString(word.id()));
             return tr("layer %1, expert %2")
@@ -294,7 +304,9 @@ MapModel::HoverText MapModel::hoverText(int cell) const {
     QStringList second;
     second << placeText(holder);
     if (owner == Owner::experts) {
-        if (word.hits_log2() == 0 && word.last_use() == 0) {
+        if (isEmptySlot(word)) {
+            second << tr("its expert was taken away");
+        } else if (isUnused(word)) {
             second << tr("not used yet");
         } else {
             const uint32_t age = (m_newestUse - word.last_use()) & kTickMask;
@@ -330,9 +342,11 @@ std::vector<int> MapModel::sameOwnerId(int cell) const {
     const int holder = granule(cell);
     if (holder < 0) return found;
     const GranuleWord word = m_frame.words[static_cast<size_t>(holder)];
-    if (word.owner() != Owner::experts && word.owner() != Owner::kv) return found;
+    if ((word.owner() != Owner::experts && word.owner() != Owner::kv) || isEmptySlot(word))
+        return found;
     for (size_t i = 0; i < m_frame.words.size(); ++i)
-        if (m_frame.words[i].owner() == word.owner() && m_frame.words[i].id() == word.id())
+        if (m_frame.words[i].owner() == word.owner() && m_frame.words[i].id() == word.id() &&
+            !isEmptySlot(m_frame.words[i]))
             found.push_back(cellOfGranule(static_cast<int>(i)));
     return found;
 }

@@ -16,6 +16,7 @@
 #include <QToolButton>
 #include <QVBoxLayout>
 
+#include "gui/settings/preview.h"
 #include "gui/settings/settings_panel.h"
 #include "gui/settings/settings_sheet.h"
 #include "gui/theme/metrics.h"
@@ -110,6 +111,7 @@ VramPane::VramPane(QWidget* parent)
     connect(m_table, &GranuleTable::granuleChosen, m_view, &MapView::setPinnedGranule);
     connect(&m_draft, &SettingsDraft::applyRequested, this, &VramPane::applyRequested);
     connect(&m_draft, &SettingsDraft::changed, this, [this] {
+        showFace();
         if (m_bar != nullptr)
             m_bar->setGhost(m_draft.edited() == m_draft.running() ? std::nullopt : m_draft.plan());
     });
@@ -257,11 +259,12 @@ void VramPane::setEngine(Telemetry* telemetry, std::optional<Planner> planner, S
     m_model.setSlotBytes(m_planner ? m_planner->model().expert_bytes : std::vector<uint64_t>());
     m_view->resetPaintMs();
     if (m_planner) {
-        m_settings->setModel(m_planner->model().trained_context, m_planner->device().face);
-        m_draft.load(settings,
-                     [planner = *m_planner](const Settings& s) { return planner.plan(s); });
+        m_settings->setTrainedContext(m_planner->model().trained_context);
+        m_draft.load(settings, [planner = *m_planner](const Settings& edited) {
+            return previewPlan(planner, edited);
+        });
     } else {
-        m_settings->setModel(0, gpu::Face::card);
+        m_settings->setTrainedContext(0);
         m_draft.clear();
     }
     m_view->setEmptyText(tr("Waiting for the first picture of the memory."));
@@ -316,7 +319,7 @@ void VramPane::openSheet() {
 }
 
 void VramPane::showFace() {
-    const bool unified = m_planner && m_planner->device().face == gpu::Face::unified;
+    const bool unified = m_planner && m_draft.running().vram_budget == 0;
     m_face->setVisible(unified);
     m_face->setText(unified ? tr("The map holds no experts: CPU and device share one memory, so "
                                  "experts are read in place from the model file.")

@@ -212,6 +212,18 @@ class MapModelTest : public QObject {
         QVERIFY(model.hoverText(640).first.isEmpty());
     }
 
+    void anEmptySlotIsNoExpert() {
+        MapModel model;
+        MapFrame frame = makeFrame({});
+        frame.words[300] = GranuleWord::make(Owner::experts, GranuleWord::empty_slot, 0, 0, 0);
+        frame.words[301] = frame.words[300];
+        model.setFrame(frame);
+        QVERIFY(model.hoverText(300).first.endsWith(QStringLiteral("empty slot")));
+        QVERIFY(!model.hoverText(300).second.contains(QStringLiteral("used")));
+        QCOMPARE(model.key(300).recency(), 0);
+        QVERIFY(model.sameOwnerId(300).empty());
+    }
+
     void hoverListsBothSlotsOfASharedGranule() {
         MapModel model;
         // Slots of 1.5 granules, two layers: granule 1 of the range lies under two slots.

@@ -66,7 +66,7 @@ struct Fixture {
     SettingsPanel panel{draft};
     QSignalSpy requests{&draft, &SettingsDraft::applyRequested};
     Fixture() {
-        panel.setModel(4096, gpu::Face::card);
+        panel.setTrainedContext(4096);
         draft.load(cardSettings(), smallPlan);
     }
     Settings requested(int i) { return requests.at(i).at(0).value<Settings>(); }
@@ -367,7 +367,14 @@ class SettingsPanelTest : public QObject {
 
     void onOneMemoryNothingStreams() {
         Fixture f;
-        f.panel.setModel(4096, gpu::Face::unified);
+        QVERIFY(f.panel.streamAllExperts()->isEnabled());
+        f.draft.load(Settings(), [](const Settings& settings) -> Result<Plan> {
+            Plan plan;
+            plan.settings = settings;
+            plan.max_context = 4096;
+            plan.chunk = 512;
+            return plan;
+        });
         QVERIFY(!f.panel.streamAllExperts()->isEnabled());
         QVERIFY(f.panel.longestContext()->isEnabled());
         QVERIFY(!f.panel.line().contains(QStringLiteral("experts")));
@@ -430,7 +437,7 @@ class SettingsPanelTest : public QObject {
         Plan a, b;
         a.budget_bytes = 40 * kMiB;
         b.budget_bytes = 80 * kMiB;
-        const QString text = planText(a, b, gpu::Face::card);
+        const QString text = planText(a, b);
         QVERIFY(text.contains(QStringLiteral("budget 40 MiB \u2192 <b>80 MiB</b>")));
     }
 };

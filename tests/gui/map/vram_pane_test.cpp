@@ -15,10 +15,12 @@
 #include <QSlider>
 #include <QTableView>
 #include <QTest>
+#include <ctime>
 
 #include "frames.h"
 #include "gui/settings/count_control.h"
 #include "gui/settings/count_slider.h"
+#include "gui/settings/preview.h"
 #include "gui/settings/settings_panel.h"
 #include "gui/settings/settings_sheet.h"
 #include "gui/theme/theme.h"
@@ -49,13 +51,34 @@ QString text(const QWidget& parent, const char* name) {
     return parent.findChild<QLabel*>(QString::fromLatin1(name))->text();
 }
 
-Planner unifiedPlanner() {
+// Facts of the size of the starter model, on the face that `settings` ask for.
+Planner smallPlanner(const Settings& settings) {
     ModelFacts facts;
     facts.trained_context = 4096;
     facts.layers = 8;
+    facts.vocab = 4096;
+    facts.hidden = 256;
     facts.experts = 32;
     facts.experts_used = 4;
-    return Planner(facts, {gpu::Face::unified, 65536, uint64_t{1} << 34});
+    facts.expert_ffn = 512;
+    facts.attention.heads = 4;
+    facts.attention.kv_heads = 1;
+    facts.attention.head_dim = 32;
+    facts.fixed_bytes = 6 << 20;
+    facts.expert_bytes.assign(8, 240 << 10);
+    facts.row_bytes = 8 * (240 << 10);
+    facts.kv_bytes_per_token = 8 * 2 * 32 * 2;
+    DeviceFacts device;
+    device.face = settings.vram_budget > 0 ? gpu::Face::card : gpu::Face::unified;
+    device.granule_bytes = 64 << 10;
+    device.free_bytes = uint64_t{1} << 30;
+    return Planner(facts, device);
+}
+
+Settings cardSettings() {
+    Settings settings;
+    settings.vram_budget = 40 << 20;
+    return settings;
 }
 
 }  // namespace
@@ -177,12 +200,68 @@ class VramPaneTest : public QObject {
         Telemetry telemetry;
         VramPane pane;
         pane.show();
-        pane.setEngine(&telemetry, unifiedPlanner(), {});
+        pane.setEngine(&telemetry, smallPlanner({}), {});
         auto* line = pane.findChild<QLabel*>(QStringLiteral("faceLine"));
         QVERIFY(line->isVisible());
         QVERIFY(line->text().contains(QStringLiteral("no experts")));
         pane.clearEngine();
         QVERIFY(!line->isVisible());
+    }
+
+    void slidersPreviewWithTheEnginesOwnPlanner() {
+        Telemetry telemetry;
+        VramPane pane;
+        CardBar bar;
+        pane.setCardBar(&bar);
+        pane.resize(440, 680);
+        pane.show();
+        Card card;
+        card.loan = 40;
+        publish(telemetry, makeFrame(card));
+        pane.setEngine(&telemetry, smallPlanner(cardSettings()), cardSettings());
+        QVERIFY(pane.draft().runningPlan());
+        QCOMPARE(pane.draft().runningPlan()->budget_bytes, uint64_t{40} << 20);
+        QVERIFY(pane.settings()->line().contains(QStringLiteral("experts")));
+        QSignalSpy requests(&pane, &VramPane::applyRequested);
+        QTest::keyClick(pane.settings()->longestContext()->slider(), Qt::Key_Right);
+        QCOMPARE(pane.draft().state(), SettingsDraft::State::Edited);
+        QVERIFY(!bar.accessibleDescription().isEmpty());  // the ghost
+        keepShot(pane, QStringLiteral("edited"));
+        keepShot(bar, QStringLiteral("ghost"));
+        pane.applyAction()->trigger();
+        QCOMPARE(requests.count(), 1);
+        pane.applied(true, {});
+        QCOMPARE(pane.draft().running().max_context, 8192u);
+        QVERIFY(bar.accessibleDescription().isEmpty());
+        // Far too long: refused with numbers, nothing to apply.
+        QTest::keyClick(pane.settings()->longestContext()->slider(), Qt::Key_End);
+        QCOMPARE(pane.draft().state(), SettingsDraft::State::Refused);
+        QVERIFY(pane.settings()->line().contains(QStringLiteral("MiB")));
+        QVERIFY(!pane.applyAction()->isEnabled());
+        keepShot(pane, QStringLiteral("refused"));
+        pane.undoAction()->trigger();
+        // The other face is planned as the device would then be.
+        QVERIFY(pane.draft().set(QStringLiteral("vram-budget"), QStringLiteral("0")));
+        QCOMPARE(pane.draft().state(), SettingsDraft::State::Edited);
+        QVERIFY(!pane.settings()->line().contains(QStringLiteral("experts")));
+        auto* line = pane.findChild<QLabel*>(QStringLiteral("faceLine"));
+        QVERIFY(!line->isVisible());  // what runs is still the card
+        pane.applyAction()->trigger();
+        pane.applied(true, {});
+        QVERIFY(line->isVisible());
+    }
+
+    void aPreviewTakesLessThanAMillisecond() {
+        const Planner planner = smallPlanner(cardSettings());
+        Settings settings = cardSettings();
+        const std::clock_t before = std::clock();
+        for (uint32_t n = 0; n < 200; ++n) {
+            settings.max_context = 512 + n * 16;
+            QVERIFY(previewPlan(planner, settings));
+        }
+        const double ms = 1e3 * static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC / 200;
+        qInfo("one preview: %.3f ms of processor time", ms);
+        QVERIFY(ms < 1);
     }
 
     void theLegendShowsAndHides() {
