@@ -101,7 +101,8 @@ QString CountScale::text(const AutoCount& value) {
         case AutoCount::Kind::number:
             break;
     }
-    return QLocale().toString(value.number);
+    // No setting is 0: it stands for what is not known.
+    return value.number == 0 ? QStringLiteral("\u2013") : QLocale().toString(value.number);
 }
 
 std::optional<AutoCount> CountScale::parse(const QString& text) const {
