@@ -25,17 +25,71 @@ HWY_BEFORE_NAMESPACE();
 namespace granary::gpu::host::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// scores[h][c] = query h . cell c for a tile of cells.
+#if HWY_TARGET != HWY_SCALAR
+// The sums of the lanes of four vectors, in four lanes.
+template <class D, class V>
+HWY_ATTR HWY_INLINE hn::Vec<hn::Full128<float>> four_sums(D d, V a, V b, V c, V e) {
+    const hn::Repartition<double, D> dd;
+    const auto pair = [&](V x, V y) HWY_ATTR {
+        return hn::Add(hn::InterleaveLower(d, x, y), hn::InterleaveUpper(d, x, y));
+    };
+    const auto ab = hn::BitCast(dd, pair(a, b)), ce = hn::BitCast(dd, pair(c, e));
+    const V sums = hn::Add(hn::BitCast(d, hn::InterleaveLower(dd, ab, ce)),
+                           hn::BitCast(d, hn::InterleaveUpper(dd, ab, ce)));
+    if constexpr (hn::MaxLanes(D()) == 4) {
+        return sums;
+    } else {
+        const hn::Half<D> half;
+        const auto halves = hn::Add(hn::LowerHalf(half, sums), hn::UpperHalf(half, sums));
+        if constexpr (hn::MaxLanes(D()) == 8) {
+            return halves;
+        } else {
+            const hn::Half<hn::Half<D>> quarter;
+            return hn::Add(hn::LowerHalf(quarter, halves), hn::UpperHalf(quarter, halves));
+        }
+    }
+}
+
+// scores[h][c] = query h . cell c for four heads and a tile of cells.
+HWY_ATTR void score_four(const float* query, const float* keys, uint32_t width, uint32_t cells,
+                         float* scores) {
+    const hn::CappedTag<float, 16> d;
+    const hn::Full128<float> d4;
+    const auto lanes = static_cast<uint32_t>(hn::Lanes(d));
+    for (uint32_t c = 0; c < cells; ++c) {
+        const float* key = keys + size_t{c} * width;
+        auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+        for (uint32_t j = 0; j < width; j += lanes) {
+            const auto k = hn::Load(d, key + j);
+            s0 = hn::MulAdd(hn::Load(d, query + j), k, s0);
+            s1 = hn::MulAdd(hn::Load(d, query + width + j), k, s1);
+            s2 = hn::MulAdd(hn::Load(d, query + 2 * width + j), k, s2);
+            s3 = hn::MulAdd(hn::Load(d, query + 3 * width + j), k, s3);
+        }
+        alignas(16) float four[4];
+        hn::Store(four_sums(d, s0, s1, s2, s3), d4, four);
+        for (uint32_t i = 0; i < 4; ++i) scores[i * kSplitCells + c] = four[i];
+    }
+}
+#endif
+
+// The same for any number of heads.
 HWY_ATTR void score(const DecodeBlock& block, uint32_t heads, uint32_t width, uint32_t cells,
                     float* scores) {
     const hn::CappedTag<float, 16> d;
-    const size_t lanes = hn::Lanes(d);
-    for (uint32_t c = 0; c < cells; ++c) {
-        const float* key = block.cells + size_t{c} * width;
-        for (uint32_t h = 0; h < heads; ++h) {
-            const float* query = block.queries + size_t{h} * width;
+    const auto lanes = static_cast<uint32_t>(hn::Lanes(d));
+    uint32_t h = 0;
+#if HWY_TARGET != HWY_SCALAR
+    for (; h + 4 <= heads; h += 4)
+        score_four(block.queries + size_t{h} * width, block.cells, width, cells,
+                   scores + h * kSplitCells);
+#endif
+    for (; h < heads; ++h) {
+        const float* query = block.queries + size_t{h} * width;
+        for (uint32_t c = 0; c < cells; ++c) {
+            const float* key = block.cells + size_t{c} * width;
             auto sum = hn::Zero(d);
-            for (uint32_t j = 0; j < width; j += static_cast<uint32_t>(lanes))
+            for (uint32_t j = 0; j < width; j += lanes)
                 sum = hn::MulAdd(hn::Load(d, query + j), hn::Load(d, key + j), sum);
             scores[h * kSplitCells + c] = hn::GetLane(hn::SumOfLanes(d, sum));
         }

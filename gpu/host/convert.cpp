@@ -5,6 +5,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <hwy/cache_control.h>
+
 #include "gpu/host/half.h"
 #include "gpu/host/rows.h"
 
@@ -12,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace granary::gpu::host::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-#if HWY_TARGET == HWY_EMU128
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 // Highway's emulation of half floats flushes what hardware keeps.
 HWY_ATTR void narrow(const float* from, size_t count, uint16_t* to) {
     for (size_t i = 0; i < count; ++i) to[i] = float_to_half(from[i]);
@@ -55,6 +57,16 @@ HWY_ATTR void widen_bfloat(const uint16_t* from, size_t count, float* to) {
     for (size_t i = whole; i < count; ++i) to[i] = bfloat_to_float(from[i]);
 }
 
+HWY_ATTR void widen_rows(const std::byte* from, size_t stride, size_t rows, size_t count, float* to,
+                         size_t to_stride) {
+    for (size_t row = 0; row < rows; ++row, from += stride, to += to_stride) {
+        // The rows of the next tile; what lies past the end is not read.
+        for (size_t byte = 0; byte < 2 * count; byte += 64)
+            hwy::Prefetch(from + rows * stride + byte);
+        widen(reinterpret_cast<const uint16_t*>(from), count, to);
+    }
+}
+
 }  // namespace granary::gpu::host::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -63,6 +75,7 @@ namespace granary::gpu::host {
 
 HWY_EXPORT(narrow);
 HWY_EXPORT(widen);
+HWY_EXPORT(widen_rows);
 HWY_EXPORT(widen_bfloat);
 
 void to_half(const float* from, size_t count, uint16_t* to) {
@@ -70,6 +83,10 @@ void to_half(const float* from, size_t count, uint16_t* to) {
 }
 void from_half(const uint16_t* from, size_t count, float* to) {
     HWY_DYNAMIC_DISPATCH(widen)(from, count, to);
+}
+void rows_from_half(const std::byte* from, size_t stride, size_t rows, size_t count, float* to,
+                    size_t to_stride) {
+    HWY_DYNAMIC_DISPATCH(widen_rows)(from, stride, rows, count, to, to_stride);
 }
 void from_bfloat(const uint16_t* from, size_t count, float* to) {
     HWY_DYNAMIC_DISPATCH(widen_bfloat)(from, count, to);

@@ -29,17 +29,16 @@ inline void load_cells(const KvView& kv, size_t part_offset, uint32_t head, uint
     const uint32_t width = padded_dim(head_dim);
     const std::byte* from =
         cell_row(kv, part_offset, first) + size_t{head} * head_dim * value_bytes(kv);
-    for (uint32_t i = 0; i < rows; ++i, to += width, from += kv.row_bytes) {
-        uint32_t filled = 0;
-        if (i < count) {
-            filled = head_dim;
-            if (kv.format == KvFormat::f16)
-                from_half(reinterpret_cast<const uint16_t*>(from), head_dim, to);
-            else
-                std::memcpy(to, from, head_dim * sizeof(float));
-        }
-        if (filled < width) std::memset(to + filled, 0, (width - filled) * sizeof(float));
+    if (kv.format == KvFormat::f16) {
+        rows_from_half(from, kv.row_bytes, count, head_dim, to, width);
+    } else {
+        for (uint32_t i = 0; i < count; ++i)
+            std::memcpy(to + size_t{i} * width, from + i * kv.row_bytes, head_dim * sizeof(float));
     }
+    if (width > head_dim)
+        for (uint32_t i = 0; i < count; ++i)
+            std::memset(to + size_t{i} * width + head_dim, 0, (width - head_dim) * sizeof(float));
+    std::memset(to + size_t{count} * width, 0, size_t{rows - count} * width * sizeof(float));
 }
 
 }  // namespace granary::gpu::host

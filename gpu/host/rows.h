@@ -20,6 +20,9 @@ void add_scaled(float* x, const float* y, float factor, size_t count);
 // convert.cpp: 16-bit floats.
 void to_half(const float* from, size_t count, uint16_t* to);
 void from_half(const uint16_t* from, size_t count, float* to);
+// `rows` rows of `count` halves, `stride` bytes apart; fetches as many rows after them into cache.
+void rows_from_half(const std::byte* from, size_t stride, size_t rows, size_t count, float* to,
+                    size_t to_stride);
 void from_bfloat(const uint16_t* from, size_t count, float* to);
 
 }  // namespace granary::gpu::host
