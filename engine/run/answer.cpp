@@ -32,8 +32,13 @@ Result<std::vector<TokenId>> Engine::tokens_of(const Request& request) const {
         std::span<const Message> shown(request.messages);
         const bool resume = request.continue_last && !shown.empty();
         if (resume) shown = shown.first(shown.size() - 1);
-        for (const Message& message : shown)
-            messages.push_back({{"role", message.role}, {"content", message.content}});
+        for (const Message& message : shown) {
+            // An assistant's turn may hold tokens of its own; nobody else's can end a turn.
+            const bool own = message.role == "assistant";
+            messages.push_back({{"role", message.role},
+                                {"content", own ? message.content
+                                                : tokenizer.as_plain_text(message.content)}});
+        }
         const auto name = [&](TokenId token) {
             return token >= 0 ? tokenizer.piece(token, true) : std::string();
         };
@@ -45,12 +50,7 @@ Result<std::vector<TokenId>> Engine::tokens_of(const Request& request) const {
         text = std::move(*rendered);
         if (resume) text += request.messages.back().content;
     }
-    std::vector<TokenId> tokens = tokenizer.encode(text, true);
-    // A template may write the BOS token itself; the tokenizer must not add a second one.
-    if (tokens.size() > 1 && tokenizer.adds_bos() && tokens[0] == tokenizer.bos() &&
-        tokens[1] == tokens[0])
-        tokens.erase(tokens.begin());
-    return tokens;
+    return tokenizer.encode(text, true);
 }
 
 Result<MemoryManager::Growth> Engine::Impl::grow(Conversation& conversation, uint64_t cells) {

@@ -20,6 +20,19 @@ SpecialTokens specials_of(const VocabularyFile& file) {
     return SpecialTokens(std::move(names));
 }
 
+constexpr std::string_view kPlainMark = "\xEF\xB7\x90";  // U+FDD0
+
+std::string without_marks(std::string_view text) {
+    std::string plain;
+    plain.reserve(text.size());
+    for (size_t at = 0; at <= text.size();) {
+        const size_t mark = std::min(text.find(kPlainMark, at), text.size());
+        plain += text.substr(at, mark - at);
+        at = mark + kPlainMark.size();
+    }
+    return plain;
+}
+
 }  // namespace
 
 VocabularyTokenizer::VocabularyTokenizer(const VocabularyFile& file)
@@ -34,18 +47,46 @@ std::vector<TokenId> VocabularyTokenizer::encode(std::string_view text, bool spe
         encode_plain(text, tokens);
         return tokens;
     }
+    const auto plain = [&](std::string_view part) {
+        if (part.empty()) return;
+        if (part.find(kPlainMark) == std::string_view::npos)
+            encode_plain(part, tokens);
+        else
+            encode_plain(without_marks(part), tokens);
+    };
+    size_t plain_begin = 0;
     for (size_t at = 0; at < text.size();) {
         const auto match = specials_.find(text, at);
-        const size_t plain_end = match ? match->at : text.size();
-        if (plain_end > at) encode_plain(text.substr(at, plain_end - at), tokens);
         if (!match) break;
-        tokens.push_back(match->token);
         at = match->at + match->bytes;
+        if (text.substr(0, match->at).ends_with(kPlainMark)) continue;
+        plain(text.substr(plain_begin, match->at - plain_begin));
+        tokens.push_back(match->token);
+        plain_begin = at;
     }
+    plain(text.substr(plain_begin));
     // Chat templates often write BOS themselves; a second one would be read as an empty text.
     const bool there = !tokens.empty() && tokens.front() == vocabulary_.bos;
     if (vocabulary_.adds_bos && !there) tokens.insert(tokens.begin(), vocabulary_.bos);
     return tokens;
+}
+
+std::string VocabularyTokenizer::as_plain_text(std::string_view text) const {
+    std::string clean;
+    if (text.find(kPlainMark) != std::string_view::npos) {
+        clean = without_marks(text);
+        text = clean;
+    }
+    std::string marked;
+    size_t at = 0;
+    while (const auto match = specials_.find(text, at)) {
+        marked += text.substr(at, match->at - at);
+        marked += kPlainMark;
+        marked += text.substr(match->at, match->bytes);
+        at = match->at + match->bytes;
+    }
+    marked += text.substr(at);
+    return marked;
 }
 
 std::string VocabularyTokenizer::piece(TokenId token, bool special) const {

@@ -19,6 +19,7 @@ inline constexpr size_t longest_word = size_t{1} << 18;
 class VocabularyTokenizer : public Tokenizer {
   public:
     std::vector<TokenId> encode(std::string_view text, bool special) const final;
+    std::string as_plain_text(std::string_view text) const final;
     std::string piece(TokenId token, bool special) const final;
     uint32_t size() const final { return vocabulary_.size(); }
     bool ends_answer(TokenId token) const final;

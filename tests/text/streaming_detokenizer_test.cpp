@@ -9,6 +9,7 @@ namespace {
 // Tokens are bytes, except 256, a control token.
 class ByteTokenizer final : public Tokenizer {
   public:
+    std::string as_plain_text(std::string_view text) const override { return std::string(text); }
     std::vector<TokenId> encode(std::string_view text, bool) const override {
         std::vector<TokenId> tokens;
         for (const char c : text) tokens.push_back(static_cast<uint8_t>(c));
@@ -28,6 +29,7 @@ class ByteTokenizer final : public Tokenizer {
 // Several bytes to a token: the text cut at some places.
 class PieceTokenizer final : public Tokenizer {
   public:
+    std::string as_plain_text(std::string_view text) const override { return std::string(text); }
     explicit PieceTokenizer(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
     std::vector<TokenId> encode(std::string_view, bool) const override { return {}; }
     std::string piece(TokenId token, bool) const override {

@@ -25,6 +25,12 @@ class Tokenizer {
     // is put in front where the file asks for it. Otherwise neither happens.
     virtual std::vector<TokenId> encode(std::string_view text, bool special) const = 0;
 
+    // `text` so that encode(.., true) reads every name of a special token in it as plain text: each
+    // gets a mark (U+FDD0, a noncharacter) in front, which encode drops. Marks that were there
+    // before are removed. What a person or document says goes through this before a chat template
+    // puts it between real special tokens.
+    virtual std::string as_plain_text(std::string_view text) const = 0;
+
     // The bytes of one token; control tokens give nothing unless `special`.
     virtual std::string piece(TokenId token, bool special = false) const = 0;
 
