@@ -7,14 +7,13 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QLocale>
-#include <QProgressBar>
-#include <QPushButton>
 #include <QResizeEvent>
 #include <QScrollArea>
 #include <QStackedWidget>
 #include <QTimer>
 #include <QToolButton>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "gui/settings/preview.h"
 #include "gui/settings/settings_panel.h"
@@ -25,6 +24,7 @@
 #include "gui/vram/granule_table.h"
 #include "gui/vram/legend.h"
 #include "gui/vram/map_view.h"
+#include "gui/vram/replay_strip.h"
 
 namespace granary::gui {
 
@@ -92,7 +92,6 @@ VramPane::VramPane(QWidget* parent)
                                metrics::kGrid);
     column->setSpacing(metrics::kGrid);
     column->addWidget(makeHeader());
-    column->addWidget(m_strip = makeReplayStrip());
     m_pages = new QStackedWidget(this);
     m_pages->addWidget(m_view);
     m_pages->addWidget(m_table);
@@ -155,50 +154,34 @@ QWidget* VramPane::makeHeader() {
     m_poolAction->setChecked(true);
     m_tableAction->setCheckable(true);
 
-    const auto add = [&](QAction* action, const char* segment) {
-        auto* button = new QToolButton(header);
+    const auto add = [this](QHBoxLayout* to, QAction* action, const char* segment) {
+        auto* button = new QToolButton(this);
         button->setDefaultAction(action);
         button->setObjectName(action->objectName() + QStringLiteral("Button"));
         button->setAccessibleName(action->text());
         button->setProperty("segment", QString::fromLatin1(segment));
         button->setFont(metrics::small(font()));
         button->setFocusPolicy(Qt::StrongFocus);
-        row->addWidget(button);
+        to->addWidget(button);
     };
-    add(m_poolAction, "left");
-    add(m_rangesAction, "right");
-    row->addStretch();
-    add(m_replayAction, "left");
-    add(m_tableAction, "right");
+    add(row, m_poolAction, "left");
+    add(row, m_rangesAction, "right");
+    row->addSpacing(metrics::kGrid);
+    // The strip takes the place of two buttons, so that the map does not move when it comes.
+    m_liveButtons = new QWidget(header);
+    auto* live = new QHBoxLayout(m_liveButtons);
+    live->setContentsMargins(0, 0, 0, 0);
+    live->setSpacing(0);
+    live->addStretch();
+    add(live, m_replayAction, "left");
+    add(live, m_tableAction, "right");
+    m_strip = new ReplayStrip(m_stopReplayAction, header);
+    row->addWidget(m_liveButtons, 1);
+    row->addWidget(m_strip, 1);
+    header->setFixedHeight(
+        std::max(m_strip->sizeHint().height(), m_liveButtons->sizeHint().height()));
+    m_strip->hide();
     return header;
-}
-
-QFrame* VramPane::makeReplayStrip() {
-    auto* strip = new QFrame(this);
-    strip->setObjectName(QStringLiteral("replayStrip"));
-    strip->setProperty("bar", QStringLiteral("warning"));
-    m_stripText = new QLabel(strip);
-    m_stripText->setFont(metrics::strong(metrics::small(font())));
-    m_stripProgress = new QProgressBar(strip);
-    m_stripProgress->setAccessibleName(tr("Progress of the replay"));
-    m_stripProgress->setTextVisible(false);
-    m_stripProgress->setFixedHeight(4);
-    m_stripProgress->setRange(0, 1000);
-    auto* stop = new QPushButton(tr("Stop"), strip);
-    stop->setObjectName(QStringLiteral("stopReplayButton"));
-    stop->setAccessibleName(tr("Stop the replay"));
-    connect(stop, &QPushButton::clicked, m_stopReplayAction, &QAction::trigger);
-    auto* text = new QVBoxLayout;
-    text->setSpacing(metrics::kHalfGrid);
-    text->addWidget(m_stripText);
-    text->addWidget(m_stripProgress);
-    auto* row = new QHBoxLayout(strip);
-    row->setContentsMargins(metrics::kGrid, 6, 6, 6);
-    row->setSpacing(metrics::kPaneMargin);
-    row->addLayout(text, 1);
-    row->addWidget(stop);
-    strip->hide();
-    return strip;
 }
 
 // Everything under the map; it scrolls where the window is too low for it.
@@ -396,7 +379,7 @@ void VramPane::tick() {
     if (m_replay.running()) {
         if (m_replay.advance(wall)) m_model.setFrame(m_replay.frame());
         m_model.setNow(m_replay.position());
-        showReplay();
+        m_strip->showPosition(m_replay.position(), m_replay.span());
         if (m_replay.finished()) stopReplay();
     } else {
         m_model.setNow(liveNow());
@@ -415,30 +398,23 @@ void VramPane::replaySlowly() {
     MapSpan span = m_history.lastPrompt();
     if (!span.valid()) span = m_history.span();
     if (!m_replay.start(m_history, span)) return;
+    m_liveButtons->hide();
     m_strip->show();
     m_stopReplayAction->setEnabled(true);
     m_model.setFrame(m_replay.frame(), true);
     m_model.setNow(m_replay.position());
     m_view->refresh();
     m_sinceTick.start();
-    showReplay();
+    m_strip->showPosition(m_replay.position(), m_replay.span());
     showAmounts(true);
     setPace();
     Q_EMIT replayingChanged(true);
 }
 
-void VramPane::showReplay() {
-    const MapSpan span = m_replay.span();
-    const double length = span.to - span.from, at = m_replay.position() - span.from;
-    const QLocale locale;
-    m_stripText->setText(tr("Replaying, 1/10 speed: %1 of %2 s")
-                             .arg(locale.toString(at, 'f', 2), locale.toString(length, 'f', 2)));
-    m_stripProgress->setValue(length > 0 ? qRound(1000 * at / length) : 0);
-}
-
 void VramPane::endReplay() {
     m_replay.stop();
     m_strip->hide();
+    m_liveButtons->show();
     m_stopReplayAction->setEnabled(false);
 }
 

@@ -17,9 +17,7 @@
 #include "gui/vram/map_model.h"
 
 class QAction;
-class QFrame;
 class QLabel;
-class QProgressBar;
 class QStackedWidget;
 class QTimer;
 
@@ -29,6 +27,7 @@ class CardBar;
 class GranuleTable;
 class Legend;
 class MapView;
+class ReplayStrip;
 class SettingsPanel;
 class SettingsSheet;
 
@@ -89,14 +88,12 @@ class VramPane : public QWidget {
 
   private:
     QWidget* makeHeader();
-    QFrame* makeReplayStrip();
     QWidget* makeControls();
     void tick();
     bool takeFrames();
     void showFrame(const MapFrame& frame, bool jump);
     void showHover();
     void showAmounts(bool now);
-    void showReplay();
     void showFace();
     void endReplay();
     void setPace();
@@ -117,9 +114,8 @@ class VramPane : public QWidget {
     SettingsSheet* m_sheet = nullptr;
     CardBar* m_bar = nullptr;
     QStackedWidget* m_pages = nullptr;
-    QFrame* m_strip = nullptr;
-    QLabel* m_stripText = nullptr;
-    QProgressBar* m_stripProgress = nullptr;
+    QWidget* m_liveButtons = nullptr;
+    ReplayStrip* m_strip = nullptr;
     QLabel* m_caption = nullptr;
     QLabel* m_face = nullptr;
     QLabel* m_hoverFirst = nullptr;
