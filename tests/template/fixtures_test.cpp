@@ -16,8 +16,7 @@ using Json = nlohmann::ordered_json;
 
 std::vector<std::filesystem::path> fixture_files() {
     std::vector<std::filesystem::path> files;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(GRANARY_TEST_DATA "/templates")) {
+    for (const auto& entry : std::filesystem::directory_iterator(GRANARY_TEST_DATA "/templates")) {
         if (entry.path().extension() == ".json") files.push_back(entry.path());
     }
     std::sort(files.begin(), files.end());

@@ -30,6 +30,14 @@ bool changes_object(const Value& object, std::string_view name) {
            std::find(std::begin(of_list), std::end(of_list), name) != std::end(of_list);
 }
 
+bool is_number_attribute(std::string_view name) {
+    static constexpr std::string_view names[] = {
+        "as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator",
+        "from_bytes",       "fromhex",   "hex",        "imag",      "is_integer",
+        "numerator",        "real",      "to_bytes"};
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
 // The owner in messages about what it lacks.
 const char* owner_name(const Value& object) {
     if (object.is_none()) return "None";
@@ -140,6 +148,10 @@ std::optional<Value> member(Workspace& workspace, const Value& object, std::stri
         function->target = BoundMethod{method, object};
         return Value(Ref<const Function>(std::move(function)));
     }
+    if (object.is_number() && is_number_attribute(name)) {
+        stop("the number attribute '" + std::string(name) + "' is not supported",
+             ErrorKind::unsupported);
+    }
     const Function* function = object.function();
     if (function != nullptr && name == "name") return workspace.text(function->name);
     return std::nullopt;
@@ -211,10 +223,7 @@ Value slice(Workspace& workspace, const Value& object, const Value* start, const
 
 std::vector<Value> iterate(Workspace& workspace, const Value& value) {
     std::vector<Value> items;
-    if (const Absence* absence = value.absence()) {
-        if (absence->why == Absence::Why::unsafe) stop(absence->message());
-        return items;
-    }
+    if (value.absence() != nullptr) return items;
     if (const Sequence* sequence = value.sequence()) {
         workspace.step(sequence->items.size() / 8);
         return sequence->items;
@@ -232,7 +241,7 @@ std::vector<Value> iterate(Workspace& workspace, const Value& value) {
         for (size_t at = 0; at < text->bytes.size();) {
             const size_t begin = at;
             decode(text->bytes, at);
-            items.push_back(workspace.text(text->bytes.substr(begin, at - begin), text->markup));
+            items.push_back(workspace.text(text->bytes.substr(begin, at - begin)));
         }
         return items;
     }

@@ -179,6 +179,7 @@ void require_key(const Value& key) {
         for (const Value& item : sequence->items) require_key(item);
         return;
     }
+    if (sequence != nullptr && sequence->flavor == Sequence::Flavor::range) return;
     if (sequence != nullptr || key.mapping() != nullptr) {
         stop("unhashable type: '" + std::string(type_name(key)) + "'");
     }

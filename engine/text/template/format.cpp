@@ -152,6 +152,12 @@ void append_formatted(TextBuilder& out, const Value& value, Spec spec) {
     append_padded(out, "", text, spec, '<');
 }
 
+std::string escaped(Workspace& workspace, std::string_view text) {
+    TextBuilder out(workspace);
+    append_escaped(out, text);
+    return out.take();
+}
+
 // Decimal digits at `at`; -1 if there are none.
 int64_t read_number(std::string_view text, size_t& at) {
     int64_t value = -1;
@@ -282,10 +288,27 @@ Value percent_format(Workspace& workspace, const Text& format, const Value& valu
                     append_text(part, *value);
                 }
                 std::string bytes = part.take();
+                if (format.markup && (value->text() == nullptr || !value->text()->markup)) {
+                    bytes = escaped(workspace, bytes);
+                }
                 if (spec.precision >= 0) {
                     bytes.resize(offset_of(bytes, static_cast<size_t>(spec.precision)));
                 }
                 append_padded(out, "", bytes, spec, '>');
+                break;
+            }
+            case 'c': {
+                std::string character;
+                if (const Text* t = value->text(); t && count_characters(t->bytes) == 1) {
+                    character = t->bytes;
+                } else if (const auto code = as_integer(*value);
+                           code && *code >= 0 && *code <= 0x10FFFF &&
+                           (*code < 0xD800 || *code > 0xDFFF)) {
+                    append_utf8(character, static_cast<char32_t>(*code));
+                } else {
+                    stop("%c requires an int in range(0x110000) or a single character");
+                }
+                append_padded(out, "", character, spec, '>');
                 break;
             }
             case 'd':
@@ -326,8 +349,10 @@ Value percent_format(Workspace& workspace, const Text& format, const Value& valu
                      ErrorKind::unsupported);
         }
     }
-    if (tuple != nullptr ? used < tuple->items.size()
-                         : used == 0 && !named && values.mapping() == nullptr) {
+    // Python lets values that have elements go unused, but no others.
+    const bool has_elements =
+        values.mapping() != nullptr || values.absence() != nullptr || is_list_or_tuple(values);
+    if (tuple != nullptr ? used < tuple->items.size() : used == 0 && !named && !has_elements) {
         stop("not all arguments converted during string formatting");
     }
     return workspace.text(out.take(), format.markup);
@@ -387,13 +412,16 @@ Value brace_format(Workspace& workspace, const Text& format, const Arguments& ar
             }
             if (value == nullptr) stop("'" + std::string(field) + "'");
         }
+        Value converted = *value;
         if (conversion == 'r') {
-            append_formatted(out, workspace.text(repr(workspace, *value)), read_spec(spec));
+            converted = workspace.text(repr(workspace, *value));
         } else if (mark != std::string_view::npos) {
-            append_formatted(out, workspace.text(to_text(workspace, *value)), read_spec(spec));
-        } else {
-            append_formatted(out, *value, read_spec(spec));
+            converted = workspace.text(to_text(workspace, *value));
         }
+        TextBuilder part(workspace);
+        append_formatted(part, converted, read_spec(spec));
+        const bool plain = converted.text() == nullptr || !converted.text()->markup;
+        out << (format.markup && plain ? escaped(workspace, part.take()) : part.take());
     }
     return workspace.text(out.take(), format.markup);
 }

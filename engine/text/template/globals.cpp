@@ -79,6 +79,8 @@ Value unsupported(Workspace&, const Arguments&) {
 constexpr const char* kCycler = "cycler";
 constexpr const char* kJoiner = "joiner";
 constexpr const char* kLipsum = "lipsum";
+constexpr const char* kSelf = "self";
+constexpr const char* kSuper = "super";
 
 constexpr std::pair<std::string_view, Global> kGlobals[] = {
     {"range", range},
@@ -89,6 +91,8 @@ constexpr std::pair<std::string_view, Global> kGlobals[] = {
     {"cycler", unsupported<kCycler>},
     {"joiner", unsupported<kJoiner>},
     {"lipsum", unsupported<kLipsum>},
+    {"self", unsupported<kSelf>},
+    {"super", unsupported<kSuper>},
 };
 
 }  // namespace

@@ -161,11 +161,13 @@ void Interpreter::run_loop(const For& node, const Value& iterable, int depth0) {
 
     bool empty = true;
     while (loop->advance()) {
-        empty = false;
         workspace_.step();
         enter(loop->current);
         frame_->set(Program::loop, Ref<Loop>(loop));
-        if (run(node.body) == Flow::leave_loop) break;
+        const Flow flow = run(node.body);
+        if (flow == Flow::leave_loop) break;
+        // As in Jinja, a turn that 'continue' cuts short does not count for 'else'.
+        if (flow == Flow::normal) empty = false;
     }
     frame_ = outer;
     if (empty && !node.otherwise.empty()) {

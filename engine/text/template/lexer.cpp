@@ -222,7 +222,11 @@ class Lexer {
         const size_t begin = at_;
         while (at_ < text_.size()) {
             size_t next = at_;
-            if (!is_word(decode(text_, next))) break;
+            const char32_t c = decode(text_, next);
+            if (!continues_name(c)) {
+                if (is_word(c)) stop_at(position(at_), "character not allowed in a name");
+                break;
+            }
             at_ = next;
         }
         add(Token::Type::name, begin, text_.substr(begin, at_ - begin));

@@ -19,6 +19,12 @@ namespace {
 // The text as float() and int() read it: blanks around it and single "_" between digits are fine.
 std::optional<std::string> number_text(std::string_view text) {
     text = strip_left(strip_right(text));
+    for (size_t at = 0; at < text.size();) {
+        const char32_t c = decode(text, at);
+        if (c >= 0x80 && is_decimal(c)) {
+            stop("numbers in digits other than 0 to 9 are not supported", ErrorKind::unsupported);
+        }
+    }
     std::string out;
     for (size_t i = 0; i < text.size(); ++i) {
         if (text[i] != '_') {

@@ -27,8 +27,13 @@ const std::string& name_argument(const Value& value, const char* filter) {
     return value.text()->bytes;
 }
 
+// As in Jinja, anything false counts as empty, even what could not be walked.
+std::vector<Value> items_of(Workspace& workspace, const Value& input) {
+    return truthy(input) ? iterate(workspace, input) : std::vector<Value>();
+}
+
 Value map(Workspace& workspace, const Value& input, const Arguments& arguments) {
-    std::vector<Value> items = iterate(workspace, input);
+    std::vector<Value> items = items_of(workspace, input);
     if (arguments.positional.empty()) {
         const Bound args("map", arguments, {"attribute", "default"});
         if (!args.given(0)) stop("map requires a filter argument");
@@ -65,7 +70,7 @@ Value select(Workspace& workspace, const Value& input, const Arguments& argument
     }
     const Arguments rest = without_first(arguments, skipped + 1);
     std::vector<Value> kept;
-    for (Value& item : iterate(workspace, input)) {
+    for (Value& item : items_of(workspace, input)) {
         workspace.step();
         const Value tested = path.of(workspace, item);
         const bool passes = test != nullptr ? test(workspace, tested, rest) : truthy(tested);

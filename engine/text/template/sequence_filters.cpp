@@ -251,7 +251,7 @@ Value batch(Workspace& workspace, const Value& input, const Arguments& arguments
     std::vector<Value> rows;
     std::vector<Value> row;
     for (Value& item : iterate(workspace, input)) {
-        if (!row.empty() && static_cast<int64_t>(row.size()) == size) {
+        if (static_cast<int64_t>(row.size()) == size) {
             rows.push_back(workspace.list(std::exchange(row, {})));
         }
         row.push_back(std::move(item));

@@ -74,24 +74,24 @@ bool is_string(const Value& v) {
     return v.text() != nullptr;
 }
 
-// Remainder of the number by the divisor, as a real.
-double remainder(Workspace& workspace, const Value& value, int64_t divisor) {
-    return as_real(arithmetic(workspace, BinaryOp::modulo, value, divisor));
+bool has_remainder(Workspace& workspace, const Value& value, const Value& divisor,
+                   int64_t remainder) {
+    return equal(workspace, arithmetic(workspace, BinaryOp::modulo, value, divisor), remainder);
 }
 
 bool divisible_by(Workspace& workspace, const Value& input, const Arguments& arguments) {
     const Bound args("divisibleby", arguments, {"num"}, 1);
-    return as_real(arithmetic(workspace, BinaryOp::modulo, input, *args[0])) == 0;
+    return has_remainder(workspace, input, *args[0], 0);
 }
 
 bool is_even(Workspace& workspace, const Value& input, const Arguments& arguments) {
     no_arguments(arguments);
-    return remainder(workspace, input, 2) == 0;
+    return has_remainder(workspace, input, int64_t{2}, 0);
 }
 
 bool is_odd(Workspace& workspace, const Value& input, const Arguments& arguments) {
     no_arguments(arguments);
-    return remainder(workspace, input, 2) == 1;
+    return has_remainder(workspace, input, int64_t{2}, 1);
 }
 
 template <bool Upper>

@@ -193,14 +193,18 @@ Value truncate(Workspace& workspace, const Value& input, const Arguments& argume
     const int64_t leeway = args.given(3) && !args[3]->is_none() ? args.integer(3) : 5;
     const auto end_length = static_cast<int64_t>(count_characters(end));
     if (length < end_length || leeway < 0) stop("truncate: the length is too small");
-    const Value text = soft_text(workspace, input);
-    const std::string_view bytes = text.text()->bytes;
-    workspace.touch(bytes.size());
-    if (static_cast<int64_t>(count_characters(bytes)) - leeway <= length) return text;
+    const auto size = granary::jinja::length(input);
+    if (!size) stop("truncate: '" + std::string(type_name(input)) + "' has no length");
+    workspace.touch(*size);
+    if (static_cast<int64_t>(*size) - leeway <= length) return input;
+    if (input.text() == nullptr) {
+        stop("truncate needs a string, not '" + std::string(type_name(input)) + "'");
+    }
+    const std::string_view bytes = input.text()->bytes;
     std::string_view head =
         bytes.substr(0, offset_of(bytes, static_cast<size_t>(length - end_length)));
     if (!args.truth(1)) head = head.substr(0, std::min(head.rfind(' '), head.size()));
-    return workspace.text(std::string(head) + std::string(end));
+    return workspace.text(std::string(head) + std::string(end), input.text()->markup);
 }
 
 Value format(Workspace& workspace, const Value& input, const Arguments& arguments) {

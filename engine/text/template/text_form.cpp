@@ -90,10 +90,7 @@ void append_items(TextBuilder& out, const std::vector<Value>& items) {
 struct Repr {
     TextBuilder& out;
 
-    void operator()(const Ref<const Absence>& a) const {
-        if (a->why == Absence::Why::unsafe) stop(a->message());
-        out << "Undefined";
-    }
+    void operator()(const Ref<const Absence>&) const { out << "Undefined"; }
     void operator()(None) const { out << "None"; }
     void operator()(bool b) const { out << (b ? "True" : "False"); }
     void operator()(int64_t i) const { out << std::to_string(i); }
@@ -169,9 +166,7 @@ void append_repr(TextBuilder& out, const Value& value) {
 void append_text(TextBuilder& out, const Value& value) {
     if (const Text* text = value.text()) {
         out << text->bytes;
-    } else if (const Absence* absence = value.absence()) {
-        if (absence->why == Absence::Why::unsafe) stop(absence->message());
-    } else {
+    } else if (value.absence() == nullptr) {
         append_repr(out, value);
     }
 }

@@ -175,6 +175,12 @@ bool starts_name(char32_t c) {
     return c == '_' || is_alpha(c) || category(c) == UTF8PROC_CATEGORY_NL;
 }
 
+bool continues_name(char32_t c) {
+    const auto k = category(c);
+    return starts_name(c) || k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_MN ||
+           k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_PC;
+}
+
 std::string_view strip_left(std::string_view text) {
     size_t at = 0;
     while (at < text.size()) {

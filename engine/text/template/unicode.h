@@ -31,6 +31,7 @@ bool is_cased(char32_t c);
 bool is_printable(char32_t c);
 bool is_word(char32_t c);  // \w of Python's re
 bool starts_name(char32_t c);
+bool continues_name(char32_t c);
 
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);

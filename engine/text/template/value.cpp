@@ -108,10 +108,7 @@ const char* type_name(const Value& value) {
 
 bool truthy(const Value& value) {
     struct Visitor {
-        bool operator()(const Ref<const Absence>& a) const {
-            if (a->why == Absence::Why::unsafe) stop(a->message());
-            return false;
-        }
+        bool operator()(const Ref<const Absence>&) const { return false; }
         bool operator()(None) const { return false; }
         bool operator()(bool b) const { return b; }
         bool operator()(int64_t i) const { return i != 0; }

@@ -131,6 +131,6 @@ struct Iterator {
 
 int depth_of(const Value& value);
 const char* type_name(const Value& value);  // "str", "dict", ... as Python says
-bool truthy(const Value& value);            // throws for values that refuse it
+bool truthy(const Value& value);
 
 }  // namespace granary::jinja
