@@ -100,7 +100,7 @@ void walk(const Bounds& b, Visit visit) {
 
 Value slice_text(Workspace& workspace, const Text& text, const Value* start, const Value* end,
                  const Value* step) {
-    workspace.touch(text.bytes.size());
+    workspace.scan(text.bytes.size());
     const size_t size = count_characters(text.bytes);
     const Bounds b = resolve(start, end, step, size);
     const std::string_view bytes = text.bytes;
@@ -135,6 +135,7 @@ Value slice_text(Workspace& workspace, const Text& text, const Value* start, con
 
 std::optional<Value> member(Workspace& workspace, const Value& object, std::string_view name) {
     if (Namespace* space = object.name_space()) {
+        workspace.step(space->attributes.size() / 8);
         const Value* found = space->find(name);
         return found != nullptr ? std::optional<Value>(*found) : std::nullopt;
     }
@@ -169,7 +170,11 @@ Value attribute(Workspace& workspace, const Value& object, std::string_view name
 Value subscript(Workspace& workspace, const Value& object, const Value& index) {
     refuse_absent(object);
     if (const Mapping* mapping = object.mapping()) {
-        if (index.text() == nullptr) workspace.step(mapping->entries.size() / 4);
+        if (const Text* key = index.text()) {
+            workspace.touch(key->bytes.size());
+        } else {
+            workspace.step(mapping->entries.size() / 4);
+        }
         if (const Value* found = mapping->find(index)) return *found;
     } else if (const auto i = as_integer(index)) {
         const Sequence* sequence = object.sequence();
@@ -178,7 +183,7 @@ Value subscript(Workspace& workspace, const Value& object, const Value& index) {
         if (indexable) {
             if (const auto at = position(*i, sequence->items.size())) return sequence->items[*at];
         } else if (const Text* text = object.text()) {
-            workspace.touch(text->bytes.size());
+            workspace.scan(text->bytes.size());
             if (const auto at = position(*i, count_characters(text->bytes))) {
                 size_t end = offset_of(text->bytes, *at);
                 const size_t begin = end;

@@ -49,7 +49,11 @@ Result<std::string> ChatTemplate::render(const nlohmann::ordered_json& context) 
         return fail(ErrorKind::invalid_argument, "the context of a chat template is no object");
     }
     std::optional<std::string> now;
-    if (const auto found = context.find("now"); found != context.end() && found->is_string()) {
+    if (const auto found = context.find("now"); found != context.end() && !found->is_null()) {
+        if (!found->is_string()) {
+            return fail(ErrorKind::invalid_argument, "'now' of the context is no text",
+                        found->type_name(), "Write it as 2026-01-31T23:59:59");
+        }
         now = found->get<std::string>();
     }
     jinja::Workspace workspace(impl_->limits, std::move(now));

@@ -6,6 +6,7 @@
 #include "engine/text/template/frame.h"
 #include "engine/text/template/numbers.h"
 #include "engine/text/template/operators.h"
+#include "engine/text/template/search.h"
 #include "engine/text/template/workspace.h"
 
 namespace granary::jinja {
@@ -61,6 +62,7 @@ std::optional<int> order(Workspace& workspace, CompareOp op, const Value& left,
     workspace.step();
     if (left.is_number() && right.is_number()) return order_numbers(left, right);
     if (left.text() != nullptr && right.text() != nullptr) {
+        workspace.touch(std::min(left.text()->bytes.size(), right.text()->bytes.size()));
         // Bytes of UTF-8 have the order of their code points.
         const int c = left.text()->bytes.compare(right.text()->bytes);
         return c < 0 ? -1 : c > 0 ? 1 : 0;
@@ -152,11 +154,10 @@ bool contains(Workspace& workspace, const Value& container, const Value& item) {
             stop("'in <string>' requires string as left operand, not " +
                  std::string(type_name(item)));
         }
-        workspace.touch(text->bytes.size());
-        return text->bytes.find(item.text()->bytes) != std::string::npos;
+        return find_text(workspace, text->bytes, item.text()->bytes) != std::string::npos;
     }
     if (const Mapping* mapping = container.mapping()) {
-        require_key(item);
+        require_key(workspace, item);
         if (mapping->by_text.empty()) workspace.step(mapping->entries.size() / 4);
         return mapping->find(item) != nullptr;
     }
@@ -173,14 +174,26 @@ bool contains(Workspace& workspace, const Value& container, const Value& item) {
                        [&](const Value& v) { return equal(workspace, v, item); });
 }
 
-void require_key(const Value& key) {
+void require_key(Workspace& workspace, const Value& key) {
+    constexpr size_t kMostParts = 16;
+    const auto scalar = [&workspace](const Value& value) {
+        // Sorting and finding compare a text a few times.
+        if (const Text* text = value.text()) workspace.touch(text->bytes.size() * 16);
+        return value.sequence() == nullptr && value.mapping() == nullptr;
+    };
+    if (scalar(key)) return;
     const Sequence* sequence = key.sequence();
-    if (sequence != nullptr && sequence->flavor == Sequence::Flavor::tuple) {
-        for (const Value& item : sequence->items) require_key(item);
-        return;
-    }
-    if (sequence != nullptr && sequence->flavor == Sequence::Flavor::range) return;
-    if (sequence != nullptr || key.mapping() != nullptr) {
+    const auto flavor = sequence != nullptr ? sequence->flavor : Sequence::Flavor::list;
+    if (flavor == Sequence::Flavor::tuple) {
+        if (sequence->items.size() > kMostParts ||
+            !std::all_of(sequence->items.begin(), sequence->items.end(), scalar)) {
+            stop("a mapping key that is a tuple of more than " + std::to_string(kMostParts) +
+                     " values, or of lists and tuples, is not supported",
+                 ErrorKind::unsupported);
+        }
+    } else if (flavor == Sequence::Flavor::range) {
+        stop("a range as mapping key is not supported", ErrorKind::unsupported);
+    } else {
         stop("unhashable type: '" + std::string(type_name(key)) + "'");
     }
 }
@@ -202,7 +215,7 @@ bool same_key(const Value& left, const Value& right) {
 void fill_mapping(Workspace& workspace, Mapping& mapping,
                   std::vector<std::pair<Value, Value>> entries) {
     constexpr size_t kFewEntries = 12;  // a walk over these is as fast as a search
-    for (const auto& entry : entries) require_key(entry.first);
+    for (const auto& entry : entries) require_key(workspace, entry.first);
     std::vector<uint32_t> by_text;
     for (size_t i = 0; i < entries.size(); ++i) {
         if (entries[i].first.text() != nullptr) by_text.push_back(static_cast<uint32_t>(i));
@@ -230,7 +243,7 @@ void fill_mapping(Workspace& workspace, Mapping& mapping,
         if (entries[i].first.text() != nullptr) continue;
         workspace.step(others.size());
         const auto found = std::find_if(others.begin(), others.end(), [&](size_t other) {
-            return same_key(entries[other].first, entries[i].first);
+            return equal(workspace, entries[other].first, entries[i].first);
         });
         if (found == others.end()) {
             others.push_back(i);

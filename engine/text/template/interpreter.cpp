@@ -37,8 +37,9 @@ std::string Interpreter::run() {
     return out.take();
 }
 
-const Value* Interpreter::find(NameId name) const {
+const Value* Interpreter::find(NameId name) {
     for (Frame* frame = frame_.get(); frame != nullptr; frame = frame->parent.get()) {
+        workspace_.step(frame->slots.size() / 16);
         if (const Value* value = frame->find(name)) return value;
     }
     return globals_[name] ? &*globals_[name] : nullptr;
@@ -132,16 +133,25 @@ void Interpreter::run_loop(const For& node, const Value& iterable, int depth0) {
     loop->depth0 = depth0;
 
     const Ref<Frame> outer = frame_;
+    Ref<Frame> turn;  // used again for the next item unless a macro keeps it
     const auto enter = [&](const Value& item) {
-        frame_ = std::make_shared<Frame>();
-        frame_->parent = outer;
+        frame_ = nullptr;
+        if (turn.use_count() == 1) {
+            turn->slots.clear();
+        } else {
+            turn = std::make_shared<Frame>();
+            turn->parent = outer;
+        }
+        frame_ = turn;
         assign(node.target, item);
     };
     if (node.filter) {
-        loop->accepts = [this, &node, &enter](const Value& item) {
+        loop->accepts = [this, &node, &outer](const Value& item) {
             workspace_.step();
             const Ref<Frame> here = frame_;
-            enter(item);
+            frame_ = std::make_shared<Frame>();
+            frame_->parent = outer;
+            assign(node.target, item);
             const bool accepted = truthy(evaluate(*node.filter));
             frame_ = here;
             return accepted;
@@ -298,7 +308,8 @@ Value Interpreter::call(const Closure& closure, const std::string& name,
     auto frame = std::make_shared<Frame>();
     frame->parent = closure.frame;
     std::vector<std::pair<std::string, Value>> named = arguments.named;
-    const auto take_named = [&named](std::string_view key) -> std::optional<Value> {
+    const auto take_named = [&](std::string_view key) -> std::optional<Value> {
+        workspace_.step(named.size());
         for (auto it = named.begin(); it != named.end(); ++it) {
             if (it->first != key) continue;
             std::optional<Value> value = std::move(it->second);

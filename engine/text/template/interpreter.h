@@ -70,7 +70,7 @@ class Interpreter {
     Value closure(const Macro& macro, std::string name);
 
     // Variables
-    const Value* find(NameId name) const;
+    const Value* find(NameId name);
     void assign(NameId name, Value value);
     void assign(const Target& target, const Value& value);
 

@@ -106,6 +106,7 @@ class JsonWriter {
     }
 
     void write_text(std::string_view text) {
+        out_.workspace().scan(text.size());
         std::string quoted = "\"";
         quoted.reserve(text.size() + 2);
         for (size_t at = 0; at < text.size();) {

@@ -9,7 +9,7 @@
 namespace granary::jinja {
 
 struct Limits {
-    size_t source_bytes = 1u << 20;       // the template itself; published ones are below 64 KiB
+    size_t source_bytes = 256u << 10;     // the template itself; published ones are below 64 KiB
     int statement_depth = 64;             // blocks inside blocks
     int expression_depth = 200;           // brackets inside brackets, operators in one chain
     int call_depth = 150;                 // macros calling macros

@@ -6,16 +6,17 @@
 
 #include "engine/text/template/arguments.h"
 #include "engine/text/template/operators.h"
+#include "engine/text/template/search.h"
 #include "engine/text/template/unicode.h"
 
 namespace granary::jinja {
 
 std::string_view strip(std::string_view text, std::string_view set, bool left, bool right) {
-    const auto in_set = [set](char32_t c) {
-        for (size_t at = 0; at < set.size();) {
-            if (decode(set, at) == c) return true;
-        }
-        return false;
+    std::vector<char32_t> characters;
+    for (size_t at = 0; at < set.size();) characters.push_back(decode(set, at));
+    std::sort(characters.begin(), characters.end());
+    const auto in_set = [&characters](char32_t c) {
+        return std::binary_search(characters.begin(), characters.end(), c);
     };
     size_t begin = 0;
     while (left && begin < text.size()) {
@@ -50,7 +51,7 @@ std::string replace_all(Workspace& workspace, std::string_view text, std::string
         return out.take();
     }
     for (; count != 0; --count) {
-        const size_t found = text.find(from, at);
+        const size_t found = find_text(workspace, text, from, at);
         if (found == std::string_view::npos) break;
         workspace.step();
         out << text.substr(at, found - at) << to;
@@ -62,7 +63,7 @@ std::string replace_all(Workspace& workspace, std::string_view text, std::string
 
 std::vector<std::string_view> split_lines(Workspace& workspace, std::string_view text,
                                           bool keep_ends) {
-    workspace.touch(text.size());
+    workspace.scan(text.size());
     std::vector<std::string_view> lines;
     size_t begin = 0;
     for (size_t at = 0; at < text.size();) {
@@ -96,9 +97,9 @@ std::string center_text(Workspace& workspace, std::string_view text, int64_t wid
 
 namespace {
 
-Value mapping_get(Workspace&, const Value& self, const Arguments& arguments) {
+Value mapping_get(Workspace& workspace, const Value& self, const Arguments& arguments) {
     const Bound args("get", arguments, {"key", "default"}, 1);
-    require_key(*args[0]);
+    require_key(workspace, *args[0]);
     if (const Value* found = self.mapping()->find(*args[0])) return *found;
     return args.given(1) ? *args[1] : Value();
 }

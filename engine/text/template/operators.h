@@ -23,7 +23,7 @@ bool compare(Workspace& workspace, CompareOp op, const Value& left, const Value&
 bool contains(Workspace& workspace, const Value& container, const Value& item);
 
 // Throws for keys that a mapping cannot have.
-void require_key(const Value& key);
+void require_key(Workspace& workspace, const Value& key);
 // Equality of mapping keys that are not text; keys have no lists inside.
 bool same_key(const Value& left, const Value& right);
 void fill_mapping(Workspace& workspace, Mapping& mapping,

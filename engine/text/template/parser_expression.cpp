@@ -43,6 +43,8 @@ struct DeepestChild {
     void operator()(const TestCall& n) { add(n.input), add(n.arguments); }
 };
 
+constexpr size_t kMostArguments = 255;
+
 Value text_value(std::string bytes) {
     auto text = std::make_shared<Text>();
     text->bytes = std::move(bytes);
@@ -398,6 +400,11 @@ ArgumentList Parser::parse_arguments() {
         if (!first) expect_op(",");
         if (!first && now().is_op(")")) break;
         first = false;
+        if (list.positional.size() + list.named.size() >= kMostArguments) {
+            stop_at(now().at,
+                    "a call has more than " + std::to_string(kMostArguments) + " arguments",
+                    ErrorKind::refused);
+        }
         if (skip_op("*")) {
             require(!list.rest && !list.named_rest);
             list.rest = parse_expression();

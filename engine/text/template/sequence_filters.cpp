@@ -38,6 +38,7 @@ AttributePath::AttributePath(Workspace& workspace, const Value* attribute) {
 Value AttributePath::of(Workspace& workspace, const Value& item, const Value* fallback) const {
     Value value = item;
     for (const Value& part : parts_) {
+        workspace.step();
         value = subscript(workspace, value, part);
         if (fallback != nullptr && value.absence() != nullptr) value = *fallback;
     }
@@ -234,7 +235,7 @@ Value unique(Workspace& workspace, const Value& input, const Arguments& argument
     for (const Value& item : iterate(workspace, input)) {
         Value key = path.of(workspace, item);
         if (!args.truth(0)) key = ignore_case(workspace, key);
-        require_key(key);
+        require_key(workspace, key);
         const bool seen = std::any_of(keys.begin(), keys.end(), [&](const Value& other) {
             return equal(workspace, key, other);
         });

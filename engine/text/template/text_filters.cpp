@@ -54,7 +54,7 @@ template <Casing Change>
 Value change_case(Workspace& workspace, const Value& input, const Arguments& arguments) {
     Bound("filter", arguments, {});
     const Value text = soft_text(workspace, input);
-    workspace.touch(text.text()->bytes.size() * 8);
+    workspace.scan(text.text()->bytes.size() * 4);
     return workspace.text(Change(text.text()->bytes), text.text()->markup);
 }
 

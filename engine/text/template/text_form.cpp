@@ -42,6 +42,7 @@ std::string real_text(double value) {
 namespace {
 
 void append_quoted(TextBuilder& out, std::string_view text) {
+    out.workspace().scan(text.size());
     const bool single = text.find('\'') != std::string_view::npos;
     const char quote = single && text.find('"') == std::string_view::npos ? '"' : '\'';
     std::string quoted(1, quote);

@@ -8,6 +8,7 @@
 #include "engine/text/template/methods.h"
 #include "engine/text/template/numbers.h"
 #include "engine/text/template/operators.h"
+#include "engine/text/template/search.h"
 #include "engine/text/template/unicode.h"
 
 namespace granary::jinja {
@@ -24,7 +25,7 @@ template <Casing Change>
 Value change_case(Workspace& workspace, const Value& self, const Arguments& arguments) {
     Bound("str method", arguments, {});
     const Text& text = text_of(self);
-    workspace.touch(text.bytes.size() * 8);
+    workspace.scan(text.bytes.size() * 4);
     return workspace.text(Change(text.bytes), text.markup);
 }
 
@@ -78,9 +79,11 @@ Value find_method_of(Workspace& workspace, const Value& self, const Arguments& a
     workspace.touch(text.bytes.size());
     const Window w = window(text, args, 1, 2);
     const std::string_view wanted = args.text(0);
-    const size_t at = !w.valid ? std::string_view::npos
-                      : Last   ? w.bytes.rfind(wanted)
-                               : w.bytes.find(wanted);
+    size_t at = std::string_view::npos;
+    if (w.valid) {
+        at = Last ? find_last_text(workspace, w.bytes, wanted)
+                  : find_text(workspace, w.bytes, wanted);
+    }
     if (at != std::string_view::npos) {
         return static_cast<int64_t>(w.first_character + count_characters(w.bytes.substr(0, at)));
     }
@@ -97,8 +100,8 @@ Value count(Workspace& workspace, const Value& self, const Arguments& arguments)
     if (!w.valid) return int64_t{0};
     if (wanted.empty()) return static_cast<int64_t>(count_characters(w.bytes) + 1);
     int64_t found = 0;
-    for (size_t at = w.bytes.find(wanted); at != std::string_view::npos;
-         at = w.bytes.find(wanted, at + wanted.size())) {
+    for (size_t at = find_text(workspace, w.bytes, wanted); at != std::string_view::npos;
+         at = find_text(workspace, w.bytes, wanted, at + wanted.size())) {
         ++found;
     }
     return found;
@@ -201,7 +204,8 @@ Value split(Workspace& workspace, const Value& self, const Arguments& arguments)
         const std::string_view separator = args.text(0);
         if (separator.empty()) stop("empty separator");
         while (more()) {
-            const size_t at = FromRight ? rest.rfind(separator) : rest.find(separator);
+            const size_t at = FromRight ? find_last_text(workspace, rest, separator)
+                                        : find_text(workspace, rest, separator);
             if (at == std::string_view::npos) break;
             if (FromRight) {
                 parts.push_back(rest.substr(at + separator.size()));
@@ -231,7 +235,8 @@ Value partition(Workspace& workspace, const Value& self, const Arguments& argume
     const std::string_view separator = args.text(0);
     if (separator.empty()) stop("empty separator");
     const std::string_view bytes = text.bytes;
-    const size_t at = FromRight ? bytes.rfind(separator) : bytes.find(separator);
+    const size_t at = FromRight ? find_last_text(workspace, bytes, separator)
+                                : find_text(workspace, bytes, separator);
     const bool found = at != std::string_view::npos;
     std::string_view head = found ? bytes.substr(0, at) : FromRight ? "" : bytes;
     std::string_view tail = found ? bytes.substr(at + separator.size()) : FromRight ? bytes : "";
@@ -303,6 +308,7 @@ Value expandtabs(Workspace& workspace, const Value& self, const Arguments& argum
     const Bound args("expandtabs", arguments, {"tabsize"});
     const int64_t size = args.integer(0, 8);
     const Text& text = text_of(self);
+    workspace.scan(text.bytes.size());
     TextBuilder out(workspace);
     int64_t column = 0;
     for (size_t at = 0; at < text.bytes.size();) {
@@ -328,7 +334,7 @@ template <bool (*Class)(char32_t), bool EmptyCounts = false>
 Value all_of(Workspace& workspace, const Value& self, const Arguments& arguments) {
     Bound("str method", arguments, {});
     const std::string& bytes = text_of(self).bytes;
-    workspace.touch(bytes.size());
+    workspace.scan(bytes.size());
     for (size_t at = 0; at < bytes.size();) {
         if (!Class(decode(bytes, at))) return false;
     }
@@ -346,7 +352,7 @@ template <bool Upper>
 Value has_case(Workspace& workspace, const Value& self, const Arguments& arguments) {
     Bound("str method", arguments, {});
     const std::string& bytes = text_of(self).bytes;
-    workspace.touch(bytes.size());
+    workspace.scan(bytes.size());
     bool cased = false;
     for (size_t at = 0; at < bytes.size();) {
         const char32_t c = decode(bytes, at);
@@ -359,7 +365,7 @@ Value has_case(Workspace& workspace, const Value& self, const Arguments& argumen
 Value istitle(Workspace& workspace, const Value& self, const Arguments& arguments) {
     Bound("istitle", arguments, {});
     const std::string& bytes = text_of(self).bytes;
-    workspace.touch(bytes.size());
+    workspace.scan(bytes.size());
     bool cased = false;
     bool inside = false;
     for (size_t at = 0; at < bytes.size();) {

@@ -32,7 +32,8 @@ class Workspace {
         steps_ += count;
         if (steps_ > limits_.steps) out_of_steps();
     }
-    void touch(size_t bytes) { step(bytes / 64); }
+    void touch(size_t bytes) { step(bytes / 64); }  // copied or compared
+    void scan(size_t bytes) { step(bytes / 16); }   // looked at one by one
     uint64_t steps() const { return steps_; }
 
     // Throw if a text or a list of this size may not be made.
