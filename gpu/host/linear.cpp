@@ -116,8 +116,8 @@ void multiply_values(const Weight& weight, uint32_t first, uint32_t rows, const 
             dot_f32({pointers, quad}, in.values, 0, in.cols, out + r, stride, add);
             continue;
         }
-        for (uint32_t col = 0; col < in.cols; col += kPanelCols) {
-            const uint32_t cols = std::min(in.cols - col, kPanelCols);
+        for (uint32_t col = 0; col < in.cols; col += kDecodedCols) {
+            const uint32_t cols = std::min(in.cols - col, kDecodedCols);
             for (uint32_t j = 0; j < quad; ++j) {
                 pointers[j] = work.decoded[j];
                 decode_row(weight.type,

@@ -11,13 +11,14 @@
 
 namespace granary::gpu::host {
 
-inline constexpr uint32_t kBlockRows = 256;  // activation rows that one block of work takes
+inline constexpr uint32_t kDecodedCols = 2048;  // columns decoded to f32 at a time
+inline constexpr uint32_t kBlockRows = 256;     // activation rows that one block of work takes
 
 // One worker's buffers.
 struct alignas(64) Workspace {
     union {
         Tile tile;
-        float decoded[4][kPanelCols];
+        float decoded[4][kDecodedCols];
     };
     alignas(64) float gate[kBlockRows][kGroup];
     alignas(64) float up[kBlockRows][kGroup];

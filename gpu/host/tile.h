@@ -16,7 +16,7 @@
 namespace granary::gpu::host {
 
 inline constexpr uint32_t kTileRows = 16;
-inline constexpr uint32_t kPanelCols = 2048;  // columns unpacked at a time: 48 KiB, in L1 or L2
+inline constexpr uint32_t kPanelCols = 512;  // columns unpacked at a time: 12 KiB, in L1
 
 // Sixteen rows times up to kPanelCols columns. Scales (and minimums) stand for 32 columns, or for
 // 16 where the format's halves differ.

@@ -272,6 +272,12 @@ void unpack_blocks(void (Unpacker<Isa>::*unpack)(uint32_t) const, uint32_t group
         }
         for (uint32_t group = 0; group < groups; group += groups_per_block) {
             (unpacker.*unpack)(group);
+            // Sixteen streams are more than processors prefetch by themselves: fetch the same
+            // lines of the next tile. What lies past the end is not read.
+            if (group / groups_per_block * block_bytes % 64 < block_bytes)
+                for (const std::byte* block : unpacker.rows)
+                    for (size_t byte = 0; byte < block_bytes; byte += 64)
+                        __builtin_prefetch(block + kTileRows * weights.row_bytes + byte, 0, 2);
             for (const std::byte*& block : unpacker.rows) block += block_bytes;
         }
     }

@@ -243,6 +243,22 @@ void run(Bench& bench) {
                       });
         }
     }
+    // Larger than any cache: what decoding a large model does.
+    for (const WeightType type : {WeightType::q4_k, WeightType::q6_k, WeightType::f16}) {
+        const std::string name =
+            "large " + std::string(weight_type_info(type).name) + " 65536x2048, rows 1";
+        if (!bench.wanted(name)) continue;
+        std::vector<std::byte> data = random_blocks(
+            type, 65536 * size_t{2048} / weight_type_info(type).block_elements, 0.01f, random);
+        Rows in(kernels, 1, 2048, Arithmetic::fast);
+        in.values = random.values(in.values.size());
+        in.view.values = in.values.data();
+        kernels.quantise(in.view);
+        std::vector<float> out(65536);
+        const Matmul job{{data.data(), type, 65536, 2048}, out.data(), false};
+        bench.row(name, 2.0 * 65536 * 2048, static_cast<double>(data.size()),
+                  [&] { kernels.matmul({&job, 1}, in.view); });
+    }
     {
         Buffers b(kernels, 512);
         Model::Layer& layer = model.layers[0];
