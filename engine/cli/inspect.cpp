@@ -5,11 +5,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "engine/cli/common.h"
 #include "engine/cli/weight_summary.h"
 #include "engine/gguf/file.h"
 #include "engine/gguf/printable.h"
 
-namespace granary {
+namespace granary::cli {
 namespace {
 
 using gguf::Array;
@@ -279,15 +280,14 @@ void print_json(std::ostream& out, const gguf::File& file) {
 int inspect(const std::string& path, bool json, std::ostream& out, std::ostream& err) {
     const auto file = gguf::File::open(path);
     if (!file) {
-        err << "granary-cli inspect: " << file.error().message() << '\n';
-        return 1;
+        return report_error(file.error(), err);
     }
     if (json) {
         print_json(out, **file);
     } else {
         print_text(out, **file);
     }
-    return 0;
+    return kOk;
 }
 
-}  // namespace granary
+}  // namespace granary::cli

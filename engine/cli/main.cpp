@@ -8,6 +8,7 @@
 #include "engine/cli/common.h"
 #include "engine/cli/inspect.h"
 #include "engine/cli/measure.h"
+#include "engine/cli/render_template.h"
 #include "engine/cli/run.h"
 #include "engine/cli/tokenize.h"
 #include "granary/version.h"
@@ -70,7 +71,7 @@ int main(int argc, char** argv) {
         code = cli::run(run_options, std::cout, std::cerr, isatty(STDERR_FILENO), stop);
     });
 
-    TokenizeOptions tokenize_options;
+    cli::TokenizeOptions tokenize_options;
     CLI::App* tokenize = app.add_subcommand("tokenize", "Token ids of a text");
     tokenize->add_option("MODEL", tokenize_options.model, "GGUF file, a vocabulary is enough")
         ->required();
@@ -80,7 +81,16 @@ int main(int argc, char** argv) {
     tokenize->add_flag("--special", tokenize_options.special,
                        "Parse names of special tokens, and add BOS where the model asks for it");
     tokenize->add_flag("--json", tokenize_options.json, "{\"ids\":[..]}");
-    tokenize->callback([&] { code = granary::tokenize(tokenize_options, std::cout, std::cerr); });
+    tokenize->callback([&] { code = cli::tokenize(tokenize_options, std::cout, std::cerr); });
+
+    cli::TemplateOptions template_options;
+    CLI::App* render = app.add_subcommand("template", "Render a chat template");
+    auto* model = render->add_option("MODEL", template_options.model, "GGUF file");
+    auto* source = render->add_option("--template", template_options.template_file,
+                                      "Plain Jinja text instead");
+    model->excludes(source);
+    render->add_option("--context", template_options.context_file, "JSON object")->required();
+    render->callback([&] { code = cli::render_template(template_options, std::cout, std::cerr); });
 
     cli::LogitsOptions logits_options;
     cli::SettingsOptions logits_settings;
@@ -111,7 +121,7 @@ int main(int argc, char** argv) {
     inspect->add_option("MODEL", inspect_model, "GGUF file")->required();
     inspect->add_flag("--json", inspect_json, "As JSON");
     inspect->callback(
-        [&] { code = granary::inspect(inspect_model, inspect_json, std::cout, std::cerr); });
+        [&] { code = cli::inspect(inspect_model, inspect_json, std::cout, std::cerr); });
 
     cli::BenchOptions bench_options;
     cli::SettingsOptions bench_settings;

@@ -1,45 +1,16 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/cli/tokenize.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <vector>
 
+#include "engine/cli/common.h"
 #include "engine/gguf/file.h"
-#include "engine/gguf/printable.h"
 #include "granary/tokenizer.h"
 
-namespace granary {
+namespace granary::cli {
 namespace {
 
-constexpr size_t most_bytes = size_t{256} << 20;
-
-struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-// Reads to the end instead of asking for the size, which pipes and devices do not have.
-Result<std::string> read_text(const std::string& path) {
-    const auto failed = [&] {
-        return fail(ErrorKind::io, "the text file cannot be read",
-                    gguf::quoted(path) + ": " + std::strerror(errno));
-    };
-    const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
-    if (file == nullptr) return failed();
-    std::string text;
-    std::vector<char> buffer(size_t{1} << 16);
-    while (const size_t bytes = std::fread(buffer.data(), 1, buffer.size(), file.get())) {
-        text.append(buffer.data(), bytes);
-        if (text.size() > most_bytes) {
-            return fail(ErrorKind::refused, "the text file is too large",
-                        gguf::quoted(path) + ": more than " + format_bytes(most_bytes));
-        }
-    }
-    if (std::ferror(file.get())) return failed();
-    return text;
-}
+constexpr uint64_t kMostTextBytes = uint64_t{256} << 20;
 
 Result<std::vector<TokenId>> ids_of(const TokenizeOptions& options) {
     const auto file = gguf::File::open(options.model);
@@ -47,7 +18,7 @@ Result<std::vector<TokenId>> ids_of(const TokenizeOptions& options) {
     const auto tokenizer = make_tokenizer(**file);
     if (!tokenizer) return tl::unexpected(tokenizer.error());
     if (options.text) return (*tokenizer)->encode(*options.text, options.special);
-    const auto text = read_text(*options.file);
+    const auto text = read_file(*options.file, kMostTextBytes);
     if (!text) return tl::unexpected(text.error());
     return (*tokenizer)->encode(*text, options.special);
 }
@@ -56,14 +27,11 @@ Result<std::vector<TokenId>> ids_of(const TokenizeOptions& options) {
 
 int tokenize(const TokenizeOptions& options, std::ostream& out, std::ostream& err) {
     if (options.text.has_value() == options.file.has_value()) {
-        err << "granary-cli tokenize: name one text, with --text or with --file\n";
-        return 2;
+        err << "granary-cli: name one text, with --text or with --file\n";
+        return kUsage;
     }
     const auto ids = ids_of(options);
-    if (!ids) {
-        err << "granary-cli tokenize: " << ids.error().message() << '\n';
-        return 1;
-    }
+    if (!ids) return report_error(ids.error(), err);
     if (options.json) out << "{\"ids\":[";
     const char* separator = "";
     for (const TokenId id : *ids) {
@@ -71,7 +39,7 @@ int tokenize(const TokenizeOptions& options, std::ostream& out, std::ostream& er
         separator = options.json ? "," : " ";
     }
     out << (options.json ? "]}\n" : "\n");
-    return 0;
+    return kOk;
 }
 
-}  // namespace granary
+}  // namespace granary::cli

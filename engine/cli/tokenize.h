@@ -6,7 +6,7 @@
 #include <ostream>
 #include <string>
 
-namespace granary {
+namespace granary::cli {
 
 struct TokenizeOptions {
     std::string model;                // a GGUF file; one with a vocabulary alone will do
@@ -16,9 +16,8 @@ struct TokenizeOptions {
     bool json = false;
 };
 
-// Prints the ids to `out`: with spaces between them on a line, or as {"ids":[..]}. 0; 1 with a
-// message on `err` where a file cannot be read or its tokeniser not used; 2 where the options
-// name no text or two.
+// Prints the ids to `out`: with spaces between them on a line, or as {"ids":[..]}. Returns the exit
+// code; faults are told on `err`.
 int tokenize(const TokenizeOptions& options, std::ostream& out, std::ostream& err);
 
-}  // namespace granary
+}  // namespace granary::cli

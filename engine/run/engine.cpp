@@ -98,6 +98,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
     auto file = gguf::File::open(path);
     if (!file) return tl::unexpected(file.error());
     impl->file = std::move(*file);
+    // The family first: a model that cannot run is told as such, not by its odd vocabulary.
+    if (auto model = load_model(impl->file); !model) return tl::unexpected(model.error());
     auto tokenizer = make_tokenizer(*impl->file);
     if (!tokenizer) return tl::unexpected(tokenizer.error());
     impl->tokenizer = std::move(*tokenizer);

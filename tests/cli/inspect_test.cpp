@@ -20,7 +20,7 @@ struct Printed {
 Printed run(const std::string& path, bool json) {
     std::ostringstream out;
     std::ostringstream err;
-    const int code = inspect(path, json, out, err);
+    const int code = cli::inspect(path, json, out, err);
     return {code, out.str(), err.str()};
 }
 
@@ -142,7 +142,7 @@ TEST(Inspect, LetsNoFileReachTheTerminal) {
     }
     builder.tensor_raw(evil, 137, {1}, 0).save(path);
     const Printed refused = run(path, false);
-    EXPECT_EQ(refused.code, 1);
+    EXPECT_EQ(refused.code, 2);
     EXPECT_TRUE(refused.out.empty());
     EXPECT_TRUE(safe_for_a_terminal(refused.err)) << refused.err;
     EXPECT_NE(refused.err.find("\\u{1b}]0;owned"), std::string::npos) << refused.err;

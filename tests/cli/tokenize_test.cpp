@@ -10,6 +10,8 @@
 namespace granary::test {
 namespace {
 
+using namespace cli;
+
 struct Printed {
     int code;
     std::string out;
@@ -69,33 +71,33 @@ TEST(Tokenize, TakesTheBytesOfAFileAsTheyAre) {
 
 TEST(Tokenize, SaysWhatIsWrong) {
     TokenizeOptions options = starter_options();
-    EXPECT_EQ(run(options).code, 2);
+    EXPECT_EQ(run(options).code, 1);
     options.text = "a";
     options.file = "b";
-    EXPECT_EQ(run(options).code, 2);
+    EXPECT_EQ(run(options).code, 1);
 
     options.text.reset();
     const TempDir folder;
     for (const std::string& path : {folder.file("absent.txt"), folder.file("")}) {
         options.file = path;
         const Printed printed = run(options);
-        EXPECT_EQ(printed.code, 1);
+        EXPECT_EQ(printed.code, 2);
         EXPECT_EQ(printed.out, "");
         EXPECT_NE(printed.err.find(path), std::string::npos) << printed.err;
     }
     options.file = "/dev/zero";
     const Printed endless = run(options);
-    EXPECT_EQ(endless.code, 1);
+    EXPECT_EQ(endless.code, 2);
     EXPECT_NE(endless.err.find("256 MiB"), std::string::npos) << endless.err;
 
     options = TokenizeOptions();
     options.text = "a";
     options.model = folder.file("absent.gguf");
-    EXPECT_EQ(run(options).code, 1);
+    EXPECT_EQ(run(options).code, 2);
     options.model = folder.file("empty.gguf");
     GgufBuilder().save(options.model);
     const Printed printed = run(options);
-    EXPECT_EQ(printed.code, 1);
+    EXPECT_EQ(printed.code, 2);
     EXPECT_NE(printed.err.find("tokenizer.ggml.model"), std::string::npos) << printed.err;
 }
 
