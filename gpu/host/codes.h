@@ -26,11 +26,7 @@ inline size_t code_row_bytes(uint32_t cols) {
     return (groups_of(cols) * sizeof(CodeGroup) + 63) / 64 * 64;
 }
 
-// Fills the groups [first, first + count) of a row of `cols` activations.
-void quantise_groups(const float* values, uint32_t cols, uint32_t first, uint32_t count,
-                     std::byte* codes);
-inline void quantise_row(const float* values, uint32_t cols, std::byte* codes) {
-    quantise_groups(values, cols, 0, groups_of(cols), codes);
-}
+// The codes of `cols` activations; a last group that is not full is filled up with zeros.
+void quantise_row(const float* values, uint32_t cols, std::byte* codes);
 
 }  // namespace granary::gpu::host

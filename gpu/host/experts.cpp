@@ -56,13 +56,14 @@ void silu_multiply(const float* gate, const float* up, uint32_t rows, uint32_t c
 // Work: 6 hidden ffn operations a route. Bytes: each routed expert once per kBlockRows routes.
 //
 // Two phases. First a task is 32 columns of one expert's inner width (one group of codes), for all
-// of its routes; then, after a barrier, 16 rows of its down matrix.
+// of its routes; then, after a barrier, 32 rows of its down matrix.
 void HostKernels::expert_ffn(const ExpertShape& shape, const ExpertEntry* entries,
                              std::span<const int32_t> list, const Routes& routes,
                              const Activations& x, const Activations& hidden, float* out) {
     const uint32_t inner_tasks = (shape.ffn + kGroup - 1) / kGroup;
-    const uint32_t down_tasks = (shape.hidden + kTileRows - 1) / kTileRows;
+    const uint32_t down_tasks = (shape.hidden + kGroup - 1) / kGroup;
     const size_t x_bytes = x.codes ? code_bytes(x.cols) : 0;
+    const bool down_reads_codes = hidden.codes && block_format(shape.down);
     const size_t hidden_bytes = hidden.codes ? code_bytes(hidden.cols) : 0;
 
     // Calls f(expert, task) for each task of each expert that has routes.
@@ -107,19 +108,20 @@ void HostKernels::expert_ffn(const ExpertShape& shape, const ExpertEntry* entrie
                               kGroup);
                 for (uint32_t i = 0; i < count; ++i) {
                     const auto route = static_cast<size_t>(order[i]);
-                    float* values = hidden.values + route * hidden.cols;
-                    std::copy_n(work.gate[i], cols, values + col);
-                    if (hidden.codes)
-                        quantise_groups(values, hidden.cols, task, 1,
-                                        hidden.codes + route * hidden_bytes);
+                    if (down_reads_codes)
+                        quantise_row(
+                            work.gate[i], cols,
+                            hidden.codes + route * hidden_bytes + task * sizeof(CodeGroup));
+                    else
+                        std::copy_n(work.gate[i], cols, hidden.values + route * hidden.cols + col);
                 }
             });
         });
         pool_.barrier();
         each_task(down_tasks, [&](int32_t expert, uint32_t task) {
             const Weight down{entries[expert].down, shape.down, shape.hidden, shape.ffn};
-            const uint32_t first = task * kTileRows;
-            const uint32_t rows = std::min(shape.hidden - first, kTileRows);
+            const uint32_t first = task * kGroup;
+            const uint32_t cols = std::min(shape.hidden - first, kGroup);
             each_block(expert, [&](const int32_t* order, uint32_t count) {
                 for (uint32_t i = 0; i < count; ++i) {
                     const auto route = static_cast<size_t>(order[i]);
@@ -129,9 +131,11 @@ void HostKernels::expert_ffn(const ExpertShape& shape, const ExpertEntry* entrie
                 const InputRows in{
                     {work.values, count}, {work.codes, hidden.codes ? count : 0}, hidden.cols};
                 // Routes lie apart in `out`: the results are gathered here first.
-                multiply(tiles_, down, first, rows, in, &work.up[0][0], kGroup, false, work);
+                for (uint32_t j = 0; j < cols; j += kTileRows)
+                    multiply(tiles_, down, first + j, std::min(cols - j, kTileRows), in,
+                             &work.up[0][j], kGroup, false, work);
                 for (uint32_t i = 0; i < count; ++i)
-                    std::copy_n(work.up[i], rows,
+                    std::copy_n(work.up[i], cols,
                                 out + static_cast<size_t>(order[i]) * shape.hidden + first);
             });
         });

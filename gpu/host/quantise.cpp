@@ -45,18 +45,13 @@ HWY_ATTR void quantise_group(const float* values, CodeGroup* out) {
     out->sum = scale * static_cast<float>(total);
 }
 
-HWY_ATTR void quantise(const float* values, uint32_t cols, uint32_t first, uint32_t count,
-                       std::byte* codes) {
-    auto* row = reinterpret_cast<CodeGroup*>(codes);
-    for (uint32_t group = first; group < first + count; ++group) {
-        if ((group + 1) * kGroup <= cols) {
-            quantise_group(values + group * kGroup, row + group);
-        } else {
-            float padded[kGroup] = {};
-            for (uint32_t i = group * kGroup; i < cols; ++i) padded[i % kGroup] = values[i];
-            quantise_group(padded, row + group);
-        }
-    }
+HWY_ATTR void quantise(const float* values, uint32_t cols, std::byte* codes) {
+    auto* group = reinterpret_cast<CodeGroup*>(codes);
+    for (; cols >= kGroup; cols -= kGroup, values += kGroup, ++group) quantise_group(values, group);
+    if (cols == 0) return;
+    float padded[kGroup] = {};
+    for (uint32_t i = 0; i < cols; ++i) padded[i] = values[i];
+    quantise_group(padded, group);
 }
 
 }  // namespace granary::gpu::host::HWY_NAMESPACE
@@ -67,9 +62,8 @@ namespace granary::gpu::host {
 
 HWY_EXPORT(quantise);
 
-void quantise_groups(const float* values, uint32_t cols, uint32_t first, uint32_t count,
-                     std::byte* codes) {
-    HWY_DYNAMIC_DISPATCH(quantise)(values, cols, first, count, codes);
+void quantise_row(const float* values, uint32_t cols, std::byte* codes) {
+    HWY_DYNAMIC_DISPATCH(quantise)(values, cols, codes);
 }
 
 // Work: 6 operations a value. Bytes: 4 read, 1.5 written.

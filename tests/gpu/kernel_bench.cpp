@@ -280,6 +280,9 @@ void run(Bench& bench) {
                           kernels.route({kExperts, kUsed, true, 1}, layer.router->weight,
                                         b.normed.values.data(), b.routes);
                       });
+            kernels.rms_norm(b.x.data(), model.norm.data(), 1e-6f, normed);
+            kernels.route({kExperts, kUsed, true, 1}, layer.router->weight, b.normed.values.data(),
+                          b.routes);
             const double expert_bytes = 3.0 * 144 / 256 * kHidden * kFfn;
             bench.row("expert_ffn 4 of 20" + rows, 6.0 * n * kUsed * kHidden * kFfn,
                       expert_bytes * (n == 1 ? kUsed : kExperts), [&] {
