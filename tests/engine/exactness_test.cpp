@@ -63,7 +63,8 @@ TEST_P(QuantTypes, Fast) {
     expect_close(stem_);
 }
 INSTANTIATE_TEST_SUITE_P(All, QuantTypes,
-                         ::testing::Values("BF16", "F16", "IQ4_NL", "IQ4_XS", "MXFP4_MOE", "Q2_K",
+                         ::testing::Values("BF16", "F16", "IQ1_S", "IQ2_XS", "IQ2_XXS", "IQ3_S",
+                                           "IQ3_XXS", "IQ4_NL", "IQ4_XS", "MXFP4_MOE", "Q2_K",
                                            "Q3_K_M", "Q4_0", "Q4_1", "Q4_K_M", "Q5_0", "Q5_K_M",
                                            "Q6_K", "Q8_0"),
                          [](const auto& info) { return std::string(info.param); });
