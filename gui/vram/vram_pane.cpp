@@ -3,7 +3,9 @@
 
 #include <QAction>
 #include <QActionGroup>
+#include <QClipboard>
 #include <QFrame>
+#include <QGuiApplication>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QLocale>
@@ -111,7 +113,7 @@ VramPane::VramPane(QWidget* parent)
     connect(&m_draft, &SettingsDraft::applyRequested, this, &VramPane::applyRequested);
     connect(&m_draft, &SettingsDraft::changed, this, [this] {
         showFace();
-        if (m_bar != nullptr)
+        if (m_bar)
             m_bar->setGhost(m_draft.edited() == m_draft.running() ? std::nullopt : m_draft.plan());
     });
     connect(m_replayAction, &QAction::triggered, this, &VramPane::replaySlowly);
@@ -122,12 +124,17 @@ VramPane::VramPane(QWidget* parent)
         m_model.setOrder(on ? MapOrder::Ranges : MapOrder::Pool);
         m_view->refresh();
     });
+    makeMapMenu();
     m_timer->setTimerType(Qt::PreciseTimer);
     connect(m_timer, &QTimer::timeout, this, &VramPane::tick);
     clearEngine();
 }
 
-VramPane::~VramPane() = default;
+// The widgets look at the model and the draft, which are members: they go first.
+VramPane::~VramPane() {
+    m_timer->stop();
+    qDeleteAll(findChildren<QWidget*>(QString(), Qt::FindDirectChildrenOnly));
+}
 
 QWidget* VramPane::makeHeader() {
     auto* header = new QWidget(this);
@@ -182,6 +189,29 @@ QWidget* VramPane::makeHeader() {
         std::max(m_strip->sizeHint().height(), m_liveButtons->sizeHint().height()));
     m_strip->hide();
     return header;
+}
+
+void VramPane::makeMapMenu() {
+    auto* copyCell = new QAction(tr("Copy text of this cell"), m_view);
+    copyCell->setObjectName(QStringLiteral("copyCell"));
+    connect(copyCell, &QAction::triggered, this, [this] {
+        const MapModel::HoverText text = m_view->currentText();
+        QGuiApplication::clipboard()->setText(text.first + QLatin1Char('\n') + text.second);
+    });
+    auto* copySums = new QAction(tr("Copy sums by class"), m_view);
+    copySums->setObjectName(QStringLiteral("copySums"));
+    connect(copySums, &QAction::triggered, this,
+            [this] { QGuiApplication::clipboard()->setText(m_model.summary()); });
+    auto* calm = new QAction(tr("Reduce motion"), m_view);
+    calm->setObjectName(QStringLiteral("reduceMotion"));
+    calm->setToolTip(tr("Cells that change hands do not flash"));
+    calm->setCheckable(true);
+    connect(calm, &QAction::toggled, this, [this](bool on) {
+        m_model.setReducedMotion(on);
+        m_view->refresh();
+    });
+    m_view->addActions({copyCell, copySums, calm});
+    m_view->setContextMenuPolicy(Qt::ActionsContextMenu);
 }
 
 // Everything under the map; it scrolls where the window is too low for it.
@@ -329,7 +359,7 @@ void VramPane::showAmounts(bool now) {
     m_sinceText.start();
     const MapFrame& frame = m_model.frame();
     m_legend->setAmounts(frame.granules, frame.granule_bytes);
-    if (m_bar != nullptr) m_bar->setAmounts(frame.granules, frame.granule_bytes);
+    if (m_bar) m_bar->setAmounts(frame.granules, frame.granule_bytes);
     m_view->setAccessibleDescription(m_model.summary());
     m_replayAction->setEnabled(!replaying() && m_history.frames() > 1);
     Q_EMIT amountsShown(frame.granules, frame.granule_bytes);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <QElapsedTimer>
+#include <QPointer>
 #include <QWidget>
 #include <optional>
 
@@ -89,6 +90,7 @@ class VramPane : public QWidget {
   private:
     QWidget* makeHeader();
     QWidget* makeControls();
+    void makeMapMenu();
     void tick();
     bool takeFrames();
     void showFrame(const MapFrame& frame, bool jump);
@@ -112,7 +114,7 @@ class VramPane : public QWidget {
     Legend* m_legend;
     SettingsPanel* m_settings;
     SettingsSheet* m_sheet = nullptr;
-    CardBar* m_bar = nullptr;
+    QPointer<CardBar> m_bar;  // belongs to the tool bar
     QStackedWidget* m_pages = nullptr;
     QWidget* m_liveButtons = nullptr;
     ReplayStrip* m_strip = nullptr;
