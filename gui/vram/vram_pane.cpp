@@ -268,6 +268,7 @@ void VramPane::setEngine(Telemetry* telemetry, std::optional<Planner> planner, S
     m_planner = std::move(planner);
     m_history.clear();
     m_live = {};
+    m_askedAt = 0;
     m_model.clear();
     m_model.setSlotBytes(m_planner ? m_planner->model().expert_bytes : std::vector<uint64_t>());
     m_view->resetPaintMs();
@@ -319,6 +320,7 @@ void VramPane::applied(bool ok, const QString& message) {
 }
 
 void VramPane::setBusy(bool busy) {
+    if (busy && !m_busy) m_askedAt = liveNow();
     m_busy = busy;
     m_draft.setBusy(busy);
     m_sinceChange.start();
@@ -361,7 +363,7 @@ void VramPane::showAmounts(bool now) {
     m_legend->setAmounts(frame.granules, frame.granule_bytes);
     if (m_bar) m_bar->setAmounts(frame.granules, frame.granule_bytes);
     m_view->setAccessibleDescription(m_model.summary());
-    m_replayAction->setEnabled(!replaying() && m_history.frames() > 1);
+    m_replayAction->setEnabled(!replaying() && promptSpan().valid());
     Q_EMIT amountsShown(frame.granules, frame.granule_bytes);
 }
 
@@ -424,10 +426,22 @@ void VramPane::tick() {
     setPace();
 }
 
+// Where the last prompt's loan was seen; a prompt so short that no frame shows its loan is the
+// second after it was asked.
+MapSpan VramPane::promptSpan() const {
+    const MapSpan loan = m_history.lastPrompt(), all = m_history.span();
+    if (loan.valid() && loan.to >= m_askedAt) return loan;
+    if (m_askedAt > 0 && all.to > m_askedAt && m_askedAt >= all.from)
+        return {std::max(m_askedAt - 0.15, all.from), std::min(m_askedAt + 1.0, all.to)};
+    return loan;
+}
+
 void VramPane::replaySlowly() {
-    MapSpan span = m_history.lastPrompt();
-    if (!span.valid()) span = m_history.span();
-    if (!m_replay.start(m_history, span)) return;
+    if (!m_replay.start(m_history, promptSpan())) {
+        m_hoverFirst->setText(tr("Nothing to replay"));
+        m_hoverSecond->setText(tr("No prompt was read in the last minute of frames"));
+        return;
+    }
     m_liveButtons->hide();
     m_strip->show();
     m_stopReplayAction->setEnabled(true);

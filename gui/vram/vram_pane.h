@@ -70,7 +70,7 @@ class VramPane : public QWidget {
     // The engine's answer to applyRequested. On success setEngine() need not follow unless the
     // telemetry, planner or settings are others than those asked for.
     void applied(bool ok, const QString& message);
-    // Plays the last prompt's frames, or all that were kept, at a tenth of the speed.
+    // Plays the last prompt's frames at a tenth of the speed; says so where none was kept.
     void replaySlowly();
     void stopReplay();
     // While a request runs Apply waits.
@@ -100,6 +100,7 @@ class VramPane : public QWidget {
     void endReplay();
     void setPace();
     double liveNow() const;
+    MapSpan promptSpan() const;
 
     Telemetry* m_telemetry = nullptr;
     std::optional<Planner> m_planner;
@@ -131,6 +132,7 @@ class VramPane : public QWidget {
     QTimer* m_timer;
     QElapsedTimer m_sinceFrame, m_sinceChange, m_sinceText, m_sinceDraw, m_sinceTick;
     bool m_busy = false;
+    double m_askedAt = 0;  // when the last request began, in the engine's seconds
 };
 
 }  // namespace granary::gui
