@@ -109,7 +109,7 @@ void HostKernels::expert_ffn(const ExpertShape& shape, const ExpertEntry* entrie
                 for (uint32_t i = 0; i < count; ++i) {
                     const auto route = static_cast<size_t>(order[i]);
                     if (down_reads_codes)
-                        quantise_row(
+                        quantise_coarse(
                             work.gate[i], cols,
                             hidden.codes + route * hidden_bytes + task * sizeof(CodeGroup));
                     else

@@ -97,6 +97,9 @@ void multiply_codes(const TileKernels& kernels, const TileWeights& weights, cons
         kernels.unpack(weights, first, count, &work.tile);
         kernels.dot(*weights.format, work.tile, first, count, in.codes, out, stride, weights.rows,
                     add || first > 0);
+        if (in.fine)
+            kernels.dot(*weights.format, work.tile, groups + first, count, in.codes, out, stride,
+                        weights.rows, true);
     }
 }
 

@@ -31,6 +31,7 @@ struct InputRows {
     std::span<const float* const> values;
     std::span<const std::byte* const> codes;  // empty in f32 arithmetic
     uint32_t cols = 0;
+    bool fine = false;  // all 16 bits of the codes, not the first 8
 };
 
 // out[i * stride + j] (+)= dot(weight row first + j, input row i) for j < rows <= 16.

@@ -38,8 +38,10 @@ void HostKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {
                     for (uint32_t i = 0; i < in.rows; i += kBlockRows) {
                         const uint32_t count = std::min(in.rows - i, kBlockRows);
                         if (in.rows > kBlockRows) fill(i, count);
-                        const InputRows block{
-                            {work.values, count}, {work.codes, in.codes ? count : 0}, in.cols};
+                        const InputRows block{{work.values, count},
+                                              {work.codes, in.codes ? count : 0},
+                                              in.cols,
+                                              true};
                         multiply(tiles_, job.weight, row, rows, block,
                                  job.out + size_t{i} * job.weight.rows + row, job.weight.rows,
                                  job.add, work);

@@ -81,5 +81,13 @@ TEST(Exactness, StarterInF32) {
         EXPECT_LT(relative_l2(result->logits[i], fixture.logits[i]), 1e-3);
 }
 
+TEST(Exactness, StarterFast) {
+    const Fixture fixture = read_fixture(GRANARY_TEST_DATA "/starter/starter.logits.json");
+    auto result = compute(kStarter, fixture, gpu::Arithmetic::fast);
+    ASSERT_TRUE(result) << result.error().message();
+    EXPECT_EQ(fixture.argmax.size(), 200u);
+    EXPECT_GE(equal_count(result->argmax, fixture.argmax), 185u);
+}
+
 }  // namespace
 }  // namespace granary::test
