@@ -101,7 +101,7 @@ void CardBar::paintEvent(QPaintEvent*) {
             // A class that is there is seen: at least 2 px, with a hairline to the next.
             const QRectF segment(bar.left() + at * bar.width(), bar.top(),
                                  std::max(share * bar.width(), 2.0), bar.height());
-            paintSwatch(painter, map, owner, segment.adjusted(0, 0, -1, 0), 0);
+            paintSegment(painter, map, owner, segment.adjusted(0, 0, -1, 0));
             at += share;
         }
         painter.restore();

@@ -78,6 +78,26 @@ QImage cellImage(const MapPalette& palette, CellKey key, int size) {
     return image;
 }
 
+void paintSegment(QPainter& painter, const MapPalette& palette, Owner owner, const QRectF& rect) {
+    const ClassLook& look = palette.look(owner);
+    painter.fillRect(rect, look.fill);
+    if (!look.mark.isValid()) return;
+    painter.save();
+    painter.setClipRect(rect, Qt::IntersectClip);
+    if (owner == Owner::quarantined) {
+        const qreal side = std::min(rect.width(), rect.height());
+        QRectF square(0, 0, side, side);
+        square.moveCenter(rect.center());
+        paintMark(painter, owner, look.mark, square);
+    } else {
+        painter.setPen(QPen(look.mark, 1));
+        for (qreal at = 2; at < rect.width() + rect.height(); at += 5)
+            painter.drawLine(QPointF(rect.left() + at - rect.height(), rect.bottom()),
+                             QPointF(rect.left() + at, rect.top()));
+    }
+    painter.restore();
+}
+
 void paintSwatch(QPainter& painter, const MapPalette& palette, Owner owner, const QRectF& rect,
                  qreal radius) {
     const ClassLook& look = palette.look(owner);
@@ -85,23 +105,10 @@ void paintSwatch(QPainter& painter, const MapPalette& palette, Owner owner, cons
     painter.setRenderHint(QPainter::Antialiasing);
     QPainterPath shape;
     shape.addRoundedRect(rect, radius, radius);
-    painter.fillPath(shape, look.fill);
-    if (look.mark.isValid()) {
-        painter.save();
-        painter.setClipPath(shape, Qt::IntersectClip);
-        if (owner == Owner::quarantined) {
-            const qreal side = std::min(rect.width(), rect.height());
-            QRectF square(0, 0, side, side);
-            square.moveCenter(rect.center());
-            paintMark(painter, owner, look.mark, square);
-        } else {
-            painter.setPen(QPen(look.mark, 1));
-            for (qreal at = 2; at < rect.width() + rect.height(); at += 5)
-                painter.drawLine(QPointF(rect.left() + at - rect.height(), rect.bottom()),
-                                 QPointF(rect.left() + at, rect.top()));
-        }
-        painter.restore();
-    }
+    painter.save();
+    painter.setClipPath(shape, Qt::IntersectClip);
+    paintSegment(painter, palette, owner, rect);
+    painter.restore();
     if (look.border.isValid()) {
         painter.setPen(QPen(look.border, 1));
         painter.setBrush(Qt::NoBrush);

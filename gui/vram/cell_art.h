@@ -14,8 +14,10 @@ namespace granary::gui {
 // A cell of `size` device pixels a side, gap excluded; Format_RGB32.
 QImage cellImage(const MapPalette& palette, CellKey key, int size);
 
-// A legend's swatch or a bar's segment: the class's fill, border and mark in `rect`.
+// A legend's swatch: the class's fill, border and mark in `rect`.
 void paintSwatch(QPainter& painter, const MapPalette& palette, Owner owner, const QRectF& rect,
                  qreal radius);
+// A segment of a bar: fill and mark; the bar has the border.
+void paintSegment(QPainter& painter, const MapPalette& palette, Owner owner, const QRectF& rect);
 
 }  // namespace granary::gui

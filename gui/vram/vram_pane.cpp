@@ -324,6 +324,11 @@ void VramPane::setBusy(bool busy) {
     m_busy = busy;
     m_draft.setBusy(busy);
     m_sinceChange.start();
+    // What a request left behind stands in the figures as soon as the window says it has ended.
+    if (!busy && isVisible()) {
+        tick();
+        showAmounts(true);
+    }
     setPace();
 }
 
