@@ -43,11 +43,25 @@ std::string sum_text(std::initializer_list<Term> terms, uint64_t granule) {
     return text + " = " + format_bytes(total * granule);
 }
 
+// The host has two faces and the settings choose: a budget makes it an emulated card. A face that
+// does not run yet gets granules by the rule.
+DeviceFacts facts_for(DeviceFacts device, const Settings& settings) {
+    constexpr uint64_t kLargeBudget = 1ull << 30;
+    if (settings.device != "host") return device;
+    const gpu::Face face = settings.vram_budget ? gpu::Face::card : gpu::Face::unified;
+    if (face != device.face)
+        device.granule_bytes = settings.vram_budget < kLargeBudget ? 64ull << 10 : 2ull << 20;
+    if (face == gpu::Face::card && settings.granule) device.granule_bytes = settings.granule;
+    device.face = face;
+    return device;
+}
+
 }  // namespace
 
 Result<Plan> Planner::plan(const Settings& settings) const {
-    const bool card = device_.face == gpu::Face::card;
-    const uint64_t granule = device_.granule_bytes;
+    const DeviceFacts device = facts_for(device_, settings);
+    const bool card = device.face == gpu::Face::card;
+    const uint64_t granule = device.granule_bytes;
     const auto granules_of = [&](uint64_t bytes) { return divide_up(bytes, granule); };
     Plan plan;
     plan.settings = settings;
@@ -55,13 +69,13 @@ Result<Plan> Planner::plan(const Settings& settings) const {
     plan.max_context = settings.max_context ? settings.max_context
                                             : std::min(model_.trained_context, kDefaultContext);
     const auto loan_of = [&](uint32_t chunk) {
-        return granules_of(loan_layout(model_, device_, chunk).bytes);
+        return granules_of(loan_layout(model_, device, chunk).bytes);
     };
 
-    const KvLayout kv = kv_layout(model_, device_.kv_format);
+    const KvLayout kv = kv_layout(model_, device.kv_format);
     const uint64_t fixed = card ? granules_of(model_.fixed_bytes) : 0;
     const uint64_t workspace =
-        granules_of(workspace_layout(model_, device_, plan.max_context).bytes);
+        granules_of(workspace_layout(model_, device, plan.max_context).bytes);
     const uint64_t kv_at_max = granules_of(steps_of(plan.max_context) * kv.step_bytes);
     const uint64_t all_rows = card ? model_.experts : 0;
     const uint64_t floor =
@@ -70,7 +84,7 @@ Result<Plan> Planner::plan(const Settings& settings) const {
 
     // The budget: what the user allows, what is free, what can be used at all.
     const uint64_t available =
-        device_.free_bytes > settings.vram_reserve ? device_.free_bytes - settings.vram_reserve : 0;
+        device.free_bytes > settings.vram_reserve ? device.free_bytes - settings.vram_reserve : 0;
     uint64_t limit = available / granule;
     if (card) limit = std::min(limit, settings.vram_budget / granule);
     const uint64_t least = fixed + workspace + smallest_loan + kv_at_max + floor;

@@ -11,7 +11,9 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     DeviceFacts facts;
     facts.face = device.info().face;
     facts.granule_bytes = device.info().granule_bytes;
-    facts.free_bytes = device.info().free_bytes;
+    // Of the machine, not of the card that it plays: a plan for a larger card must be possible.
+    const auto machine = gpu::host_device_info({});
+    facts.free_bytes = machine ? machine->free_bytes : device.info().free_bytes;
     const gpu::Kernels& kernels = device.kernels();
     if (arithmetic == gpu::Arithmetic::fast) {
         facts.code_bytes_hidden = kernels.code_bytes(model.hidden);
@@ -141,6 +143,9 @@ Planner Engine::planner() const {
 }
 std::shared_ptr<const Tokenizer> Engine::tokenizer() const {
     return impl_->tokenizer;
+}
+ReadCost Engine::read_cost() const {
+    return {impl_->eta.seconds_per_token(), impl_->eta.seconds_per_cell()};
 }
 Telemetry& Engine::telemetry() {
     return impl_->telemetry;

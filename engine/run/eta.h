@@ -14,6 +14,8 @@ class EtaModel {
     void add(uint32_t cell, uint32_t n, double seconds);
     // Predicted seconds for tokens [cell, end); negative where nothing is known yet.
     double predict(double cell, double end) const;
+    double seconds_per_token() const { return cost_; }  // negative: nothing is known yet
+    double seconds_per_cell() const { return slope_; }
 
   private:
     double cost_ = -1;                                   // a

@@ -54,11 +54,8 @@ ChatController::ChatController(EngineController& engine, Library& library, ChatP
                     view->setProgress(done, total, eta);
                 }
             });
-    connect(&engine, &EngineController::read, this, [this](const Report& report) {
+    connect(&engine, &EngineController::read, this, [this] {
         if (!m_answering) return;
-        if (report.read_tokens >= 64 && report.read_seconds > 0) {
-            m_readingRate = report.read_tokens / report.read_seconds;
-        }
         if (MessageView* view = m_pane.transcript()->last()) view->setProgress(0, 0, 0);
     });
     connect(&engine, &EngineController::text, this, &ChatController::onText);
@@ -368,6 +365,7 @@ void ChatController::editLast() {
     for (const Document& document : m_messages[at].documents) m_tray.add(document);
     m_pane.composer()->setText(m_messages[at].text);
     m_pane.composer()->input()->setFocus();
+    Q_EMIT editingBegan();
     Q_EMIT changed();
 }
 

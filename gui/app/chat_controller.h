@@ -50,11 +50,10 @@ class ChatController : public QObject {
     // From Enter to the first text in the window, of the last answer; -1: none yet.
     double msToFirstText() const { return m_msToFirstText; }
     double msToAnswer() const { return m_msToAnswer; }  // from Enter to its end
-    // Prompt tokens read per second, last measured; 0: never.
-    double readingRate() const { return m_readingRate; }
 
   Q_SIGNALS:
     void changed();  // messages, or what can be done with them
+    void editingBegan();
     void questionSent(const QString& question);
     void answered(const granary::Report& report);
     void refused(const granary::Error& error);
@@ -106,7 +105,6 @@ class ChatController : public QObject {
     double m_msToFirstText = -1;
     double m_msToAnswer = -1;
     bool m_firstText = false;
-    double m_readingRate = 0;
 };
 
 }  // namespace granary::gui

@@ -5,14 +5,14 @@
 #include <QCloseEvent>
 #include <QDockWidget>
 #include <QFileInfo>
-#include <QLabel>
+#include <QHBoxLayout>
 #include <QLocale>
 #include <QMenuBar>
+#include <QPushButton>
 #include <QScreen>
 #include <QTabWidget>
 #include <QThreadPool>
 #include <QToolBar>
-#include <QToolButton>
 #include <cstdio>
 
 #include "gui/app/actions.h"
@@ -84,8 +84,15 @@ MainWindow::MainWindow(const Options& options, Profile& profile, Theme& theme)
 }
 
 MainWindow::~MainWindow() {
-    spdlog::default_logger()->sinks().clear();  // the log view's goes with the window
+    // In the order in which they use each other: what streams is stored before the store goes,
+    // and nobody looks at telemetry that ended.
+    delete m_chat;
+    m_engine->disconnect(this);
+    m_vram->clearEngine();
+    m_plot->clearEngine();
+    m_status->clearEngine();
     m_engine.reset();
+    spdlog::default_logger()->sinks().pop_back();  // the log view's goes with the window
 }
 
 void MainWindow::makeCentre() {
@@ -132,26 +139,38 @@ void MainWindow::makeToolBar() {
     m_toolBar->setMovable(false);
     m_toolBar->setFloatable(false);
     m_toolBar->setFixedHeight(metrics::kToolBar);
-    const auto chip = [this](const char* name) {
+    m_toolBar->setStyleSheet(QStringLiteral("QToolBar { padding: 0; }"));
+    // One row of our own: a hidden chip leaves no gap, and heights are ours.
+    auto* content = new QWidget;
+    content->setMinimumHeight(metrics::kControl + 4);
+    auto* row = new QHBoxLayout(content);
+    row->setContentsMargins(metrics::kGrid, 0, metrics::kGrid, 0);
+    row->setSpacing(metrics::kGrid);
+    const auto chip = [row](const char* name) {
         auto* chip = new Chip;
         chip->setObjectName(QLatin1String(name));
         chip->setMaximumTextWidth(230);
-        m_toolBar->addWidget(chip);
+        chip->setOutlined(true);
+        row->addWidget(chip);
         return chip;
     };
     m_modelChip = chip("modelChip");
     m_deviceChip = chip("deviceChip");
     m_stateChip = chip("stateChip");
-    auto* stop = new QToolButton;
-    stop->setDefaultAction(m_actions->stop);
+    auto* stop = new QPushButton(m_actions->stop->text());
     stop->setObjectName(QStringLiteral("stopButton"));
-    stop->setProperty("chip", true);
-    stop->setToolButtonStyle(Qt::ToolButtonTextOnly);
     stop->setAccessibleName(m_actions->stop->text());
-    m_toolBar->addWidget(stop);
+    stop->setToolTip(m_actions->stop->toolTip());
+    stop->setFixedHeight(metrics::kControl);
+    stop->setEnabled(false);
+    connect(stop, &QPushButton::clicked, m_actions->stop, &QAction::trigger);
+    connect(m_actions->stop, &QAction::changed, stop,
+            [this, stop] { stop->setEnabled(m_actions->stop->isEnabled()); });
+    row->addWidget(stop);
     m_cardBar = new CardBar;
-    m_cardBar->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
-    m_toolBar->addWidget(m_cardBar);
+    row->addWidget(m_cardBar, 1);
+    m_toolBar->addWidget(content);
+    m_toolBar->layout()->setContentsMargins(0, 0, 0, 0);
     m_vram->setCardBar(m_cardBar);
 }
 
@@ -436,8 +455,6 @@ void MainWindow::updateHint() {
         hint = tr("Open a model to write");
     } else if (state == State::lost) {
         hint = tr("Reload the model to go on");
-    } else if (m_chat && m_chat->editing()) {
-        hint = tr("Editing your last question");
     } else if (m_chat && m_chat->pending() && !m_engine->busy()) {
         hint = state == State::loading ? tr("Will be sent when the model is ready")
                : m_tray->reading() || m_tray->counting()

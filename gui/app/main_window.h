@@ -81,6 +81,7 @@ class MainWindow : public QMainWindow, public ScriptTarget {
 
     void open(const QString& path, const Settings& settings);
     void applySettings(const Settings& settings);
+    void applyByDraft(const Settings& settings);
     void chooseModel();
     void chooseDocuments();
     void onOpened(const LoadedModel& model);
@@ -140,10 +141,9 @@ class MainWindow : public QMainWindow, public ScriptTarget {
     Chip* m_stateChip = nullptr;
     CardBar* m_cardBar = nullptr;
 
-    QString m_modelPath;                 // being opened, or open
-    std::optional<Settings> m_fallback;  // to go back to when a reload with others fails
+    QString m_modelPath;  // being opened, or open
+    gpu::Face m_shownFace = gpu::Face::unified;
     QElapsedTimer m_loadClock;
-    QStringList m_openQuestions;         // still offered as buttons
     bool m_firstQuestionAsked = false;
     bool m_libraryFolded = false, m_vramFolded = false;
     bool m_painted = false;

@@ -84,14 +84,7 @@ void MainWindow::connectEngine() {
     });
     connect(engine, &EngineController::openCancelled, this, [this] { m_modelPath.clear(); });
     connect(engine, &EngineController::openFailed, this, [this](const Error& error) {
-        const QString failedPath = m_modelPath;
-        if (m_fallback) {
-            // Settings that did not work: the old ones run again.
-            const Settings old = *std::exchange(m_fallback, std::nullopt);
-            QTimer::singleShot(0, this, [this, failedPath, old] { open(failedPath, old); });
-        } else {
-            m_modelPath.clear();
-        }
+        m_modelPath.clear();
         m_pane->bar()->present(
             MessageBar::Kind::error, text(error.what),
             text(error.detail + (error.advice.empty() ? "" : ". " + error.advice)),
@@ -105,18 +98,23 @@ void MainWindow::connectEngine() {
             });
     connect(engine, &EngineController::memoryChanged, m_status, &StatusLine::setMemory);
     connect(engine, &EngineController::finished, m_status, &StatusLine::setReport);
-    connect(engine, &EngineController::applied, this,
-            [this](bool ok, const QString& message, const Plan& plan) {
-                m_vram->applied(ok, message);
-                m_status->setContextMax(plan.max_context);
-                if (!ok) {
-                    showError(tr("The settings were not applied"), message);
-                } else {
-                    m_pane->bar()->dismiss();
-                }
-                updateChips();
-                updateHint();
-            });
+    connect(engine, &EngineController::applied, this, [this](bool ok, const QString& message) {
+        m_vram->applied(ok, message);
+        const auto& model = m_engine->model();
+        if (!ok) {
+            showError(tr("The settings were not applied"), message);
+        } else if (model) {
+            m_pane->bar()->dismiss();
+            m_status->setContextMax(model->plan.max_context);
+            // Another face is another machine to the map.
+            if (m_shownFace != model->device.face) {
+                m_vram->setEngine(model->telemetry, model->planner, model->plan.settings);
+            }
+            m_shownFace = model->device.face;
+        }
+        updateChips();
+        updateHint();
+    });
 
     connect(m_vram, &VramPane::applyRequested, this, &MainWindow::applySettings);
     connect(m_pane->transcript(), &Transcript::replayRequested, m_vram, [this] {
@@ -199,6 +197,12 @@ void MainWindow::connectActions() {
     on(m_actions->continueAnswer, [this] { m_chat->continueAnswer(); });
     on(m_actions->regenerate, [this] { m_chat->regenerate(); });
     on(m_actions->editLast, [this] { m_chat->editLast(); });
+    connect(m_chat, &ChatController::editingBegan, this, [this] {
+        m_pane->bar()->present(
+            MessageBar::Kind::information, tr("Editing your last question"),
+            tr("Sending replaces it and its answer."),
+            {{tr("Cancel"), QStringLiteral("cancelEdit"), [this] { m_chat->cancelEdit(); }}});
+    });
     on(m_actions->copyAnswer, [this] {
         for (auto at = m_chat->messages().crbegin(); at != m_chat->messages().crend(); ++at) {
             if (at->role != Role::assistant) continue;
@@ -291,7 +295,6 @@ void MainWindow::openModel(const QString& path) {
             }
         }
     }
-    m_fallback.reset();
     open(path, settings);
 }
 
@@ -302,10 +305,10 @@ void MainWindow::open(const QString& path, const Settings& settings) {
 }
 
 void MainWindow::onOpened(const LoadedModel& model) {
-    m_fallback.reset();
     m_vram->setEngine(model.telemetry, model.planner, model.plan.settings);
     m_vram->sheet()->setDevices(text(model.device.name), m_unusedDevices);
     m_plot->setEngine(model.telemetry);
+    m_shownFace = model.device.face;
     m_status->setEngine(&model.telemetry->counters, model.plan.max_context);
     m_counter.setTokenizer(model.tokenizer);
     m_tray->recount();
@@ -321,17 +324,7 @@ void MainWindow::applySettings(const Settings& settings) {
         m_vram->applied(false, tr("No model is open"));
         return;
     }
-    const Settings& old = model->plan.settings;
-    const bool otherDevice = settings.device != old.device || settings.granule != old.granule ||
-                             settings.threads != old.threads ||
-                             (settings.vram_budget == 0) != (old.vram_budget == 0);
-    if (!otherDevice) {
-        m_engine->apply(settings);
-        return;
-    }
-    // Another device or face means another load; the conversation stays in the window.
-    m_fallback = old;
-    open(m_modelPath, settings);
+    m_engine->apply(settings);
 }
 
 Result<void> MainWindow::scriptSet(const QString& name, const QString& value) {
@@ -353,9 +346,8 @@ void MainWindow::showDeviceMenu() {
         QAction* action = menu->addAction(label, this, [this, budget] {
             Settings settings = m_engine->model()->plan.settings;
             settings.vram_budget = budget;
-            if (budget == 0) settings.granule = 0;
-            else if (budget == kStarterBudget) settings.granule = kStarterGranule;
-            applySettings(settings);
+            settings.granule = budget == kStarterBudget ? kStarterGranule : 0;
+            applyByDraft(settings);
         });
         action->setCheckable(true);
         action->setChecked(checked);
@@ -494,10 +486,9 @@ void MainWindow::checkDocument(int index) {
             const bool nonsense = tokens > model->facts.trained_context;
             QStringList cost{
                 tr("needs %1").arg(bytesText(needed->budget_bytes))};
-            if (m_chat->readingRate() > 0) {
-                cost << tr("about %1").arg(durationText(static_cast<double>(tokens) /
-                                                        m_chat->readingRate()));
-            }
+            const double seconds =
+                m_engine->memory().readCost.seconds(static_cast<double>(tokens));
+            if (seconds > 0) cost << tr("about %1").arg(durationText(seconds));
             if (nonsense) cost << tr("the answer will be nonsense");
             choices.push_back({(nonsense ? tr("Read all: memory demonstration, %1")
                                          : tr("Read all: %1"))
@@ -536,7 +527,14 @@ void MainWindow::readAll(qint64 tokens) {
         showError(text(plan.error().what), text(plan.error().detail));
         return;
     }
-    applySettings(plan->settings);
+    applyByDraft(plan->settings);
+}
+
+// As if a person had moved the controls: they show it, and Undo goes back.
+void MainWindow::applyByDraft(const Settings& settings) {
+    m_vram->draft().edit(settings);
+    if (m_vram->draft().canApply()) m_vram->draft().apply();
+    else showError(tr("These settings do not fit"), m_vram->draft().refusal());
 }
 
 void MainWindow::tryFirstQuestion() {

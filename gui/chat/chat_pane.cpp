@@ -109,13 +109,15 @@ void ChatPane::hideQuestion(const QString& question) {
 
 void ChatPane::openOptions(bool open) {
     m_options->setVisible(open);
-    if (!open) return;
     placeOptions();
-    m_options->raise();
 }
 
 void ChatPane::placeOptions() {
+    constexpr int kLeastColumn = 340;  // narrower, the sheet lies over the column instead
+    const bool beside = m_options->isVisible() && width() - OptionsSheet::kWidth >= kLeastColumn;
+    layout()->setContentsMargins(0, 0, beside ? OptionsSheet::kWidth : 0, 0);
     m_options->setGeometry(width() - OptionsSheet::kWidth, 0, OptionsSheet::kWidth, height());
+    m_options->raise();
 }
 
 void ChatPane::resizeEvent(QResizeEvent* event) {

@@ -13,6 +13,7 @@
 #include <QToolButton>
 #include <QWheelEvent>
 
+#include "gui/theme/metrics.h"
 #include "gui/widgets/colors.h"
 #include "gui/widgets/panel.h"
 
@@ -101,7 +102,8 @@ void CodeBlock::paintEvent(QPaintEvent*) {
     painter.setRenderHint(QPainter::Antialiasing);
     painter.setPen(hairline(palette()));
     painter.setBrush(raised(palette()));
-    painter.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6);
+    painter.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), metrics::kRadius,
+                            metrics::kRadius);
     painter.setRenderHint(QPainter::Antialiasing, false);
     const int y = m_editor->y() - 6;
     painter.drawLine(1, y, width() - 2, y);

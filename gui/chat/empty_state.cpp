@@ -5,7 +5,6 @@
 #include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
-#include <QProgressBar>
 #include <QPushButton>
 
 #include "gui/engine/engine_types.h"
@@ -26,9 +25,7 @@ EmptyState::EmptyState(QWidget* parent) : QWidget(parent) {
     m_text = new QuietLabel;
     m_text->setAlignment(Qt::AlignHCenter);
     m_text->setWordWrap(true);
-    m_progress = new QProgressBar;
-    m_progress->setTextVisible(false);
-    m_progress->setFixedHeight(4);
+    m_progress = new ThinProgress;
     m_progress->setAccessibleName(tr("Loading progress"));
     m_extra = new QWidget;
     m_extraLayout = new QVBoxLayout(m_extra);
@@ -114,8 +111,9 @@ void EmptyState::showLoading(const QString& name, QAction* cancel) {
     m_text->setText(tr("You can write already: Enter sends as soon as the model is ready."));
     m_progress->setRange(0, 0);
     m_progress->show();
-    auto* button = new QPushButton(cancel->text());
-    button->setAccessibleName(cancel->text());
+    auto* button = new QPushButton(tr("Cancel"));
+    button->setObjectName(QStringLiteral("cancelLoading"));
+    button->setAccessibleName(tr("Cancel loading"));
     connect(button, &QPushButton::clicked, cancel, &QAction::trigger);
     m_extraLayout->addWidget(button, 0, Qt::AlignHCenter);
 }

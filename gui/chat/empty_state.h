@@ -6,10 +6,11 @@
 
 class QAction;
 class QLabel;
-class QProgressBar;
 class QVBoxLayout;
 
 namespace granary::gui {
+
+class ThinProgress;
 
 class EmptyState : public QWidget {
     Q_OBJECT
@@ -33,7 +34,7 @@ class EmptyState : public QWidget {
 
     QLabel* m_title;
     QLabel* m_text;
-    QProgressBar* m_progress;
+    ThinProgress* m_progress;
     QWidget* m_extra;
     QVBoxLayout* m_extraLayout;
 };

@@ -18,7 +18,11 @@ FindBar::FindBar(QWidget* parent) : QWidget(parent) {
     m_edit->setObjectName(QStringLiteral("findText"));
     m_edit->setAccessibleName(tr("Text to find"));
     m_edit->setPlaceholderText(tr("Find in this conversation"));
-    m_edit->setClearButtonEnabled(false);
+    m_edit->setFrame(false);
+    auto* field = new Panel;
+    auto* fieldLayout = new QHBoxLayout(field);
+    fieldLayout->setContentsMargins(8, 4, 8, 4);
+    fieldLayout->addWidget(m_edit);
     m_count = new QuietLabel;
     auto* previous = iconButton(Glyph::previous, tr("Previous"));
     auto* following = iconButton(Glyph::next, tr("Next"));
@@ -26,7 +30,7 @@ FindBar::FindBar(QWidget* parent) : QWidget(parent) {
     auto* layout = new QHBoxLayout(this);
     layout->setContentsMargins(24, 8, 24, 0);
     layout->setSpacing(4);
-    layout->addWidget(m_edit, 1);
+    layout->addWidget(field, 1);
     layout->addSpacing(4);
     layout->addWidget(m_count);
     layout->addWidget(previous);

@@ -8,7 +8,6 @@
 #include <QLabel>
 #include <QLocale>
 #include <QPainter>
-#include <QProgressBar>
 #include <QToolButton>
 #include <algorithm>
 
@@ -16,6 +15,7 @@
 #include "gui/chat/markdown.h"
 #include "gui/chat/text_block.h"
 #include "gui/engine/engine_types.h"
+#include "gui/theme/metrics.h"
 #include "gui/widgets/chip.h"
 #include "gui/widgets/colors.h"
 #include "gui/widgets/flow_layout.h"
@@ -75,9 +75,7 @@ MessageView::MessageView(const ChatMessage& message, QWidget* parent)
         reading->setContentsMargins(0, 4, 0, 4);
         reading->setSpacing(6);
         m_progressText = new QuietLabel;
-        m_progress = new QProgressBar;
-        m_progress->setTextVisible(false);
-        m_progress->setFixedHeight(4);
+        m_progress = new ThinProgress;
         m_progress->setMaximumWidth(420);
         m_progress->setAccessibleName(tr("Reading progress"));
         reading->addWidget(m_progressText);
@@ -86,6 +84,8 @@ MessageView::MessageView(const ChatMessage& message, QWidget* parent)
         m_ending = new QuietLabel;
         m_note = new QuietLabel;
         m_note->setWordWrap(true);
+        m_note->setFont(metrics::small(font()));
+        m_ending->setFont(metrics::small(font()));
         m_note->setTextInteractionFlags(Qt::TextSelectableByMouse);
         m_replay = new QToolButton;
         m_replay->setObjectName(QStringLiteral("replay"));
@@ -95,6 +95,7 @@ MessageView::MessageView(const ChatMessage& message, QWidget* parent)
         m_replay->setAccessibleName(m_replay->text());
         m_replay->setIcon(icon(Glyph::play));
         m_replay->setIconSize({12, 12});
+        m_replay->setFixedHeight(28);
         m_replay->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
         m_again = iconButton(Glyph::refresh, tr("Answer again"));
         m_again->setObjectName(QStringLiteral("regenerate"));
@@ -105,24 +106,26 @@ MessageView::MessageView(const ChatMessage& message, QWidget* parent)
         m_continue->setAccessibleName(tr("Continue this answer"));
         m_continue->setIcon(icon(Glyph::forward));
         m_continue->setIconSize({12, 12});
+        m_continue->setFixedHeight(28);
         m_continue->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
         connect(m_again, &QToolButton::clicked, this, &MessageView::regenerateRequested);
         connect(m_continue, &QToolButton::clicked, this, &MessageView::continueRequested);
         connect(m_replay, &QToolButton::clicked, this, &MessageView::replayRequested);
         layout->addWidget(m_bubble);
         layout->addWidget(m_reading);
-        footer->addWidget(m_copy);
-        footer->addWidget(m_again);
-        footer->addWidget(m_continue);
-        footer->addSpacing(6);
-        footer->addWidget(m_ending);
-        footer->addStretch(1);
+        // What memory did at the left, what can be done at the right, in one quiet row.
+        auto* notes = new QVBoxLayout;
+        notes->setSpacing(2);
+        notes->setContentsMargins(0, 6, 0, 0);
+        notes->addWidget(m_ending);
+        notes->addWidget(m_note);
+        notes->addStretch(1);
+        footer->addLayout(notes, 1);
+        for (QWidget* button : {static_cast<QWidget*>(m_continue), static_cast<QWidget*>(m_replay),
+                                static_cast<QWidget*>(m_again), static_cast<QWidget*>(m_copy)}) {
+            footer->addWidget(button, 0, Qt::AlignTop);
+        }
         layout->addLayout(footer);
-        auto* note = new QHBoxLayout;
-        note->setSpacing(8);
-        note->addWidget(m_note, 1);
-        note->addWidget(m_replay, 0, Qt::AlignTop);
-        layout->addLayout(note);
     } else {
         m_edit = iconButton(Glyph::edit, tr("Edit this question"));
         m_edit->setObjectName(QStringLiteral("editQuestion"));
@@ -319,7 +322,8 @@ void MessageView::paintEvent(QPaintEvent*) {
     painter.setRenderHint(QPainter::Antialiasing);
     painter.setPen(Qt::NoPen);
     painter.setBrush(raised(palette()));
-    painter.drawRoundedRect(QRectF(m_bubble->geometry()), 6, 6);
+    painter.drawRoundedRect(QRectF(m_bubble->geometry()), metrics::kRadius,
+                            metrics::kRadius);
 }
 
 }  // namespace granary::gui

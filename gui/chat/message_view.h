@@ -12,13 +12,13 @@
 
 class QHBoxLayout;
 class QLabel;
-class QProgressBar;
 class QToolButton;
 class QVBoxLayout;
 
 namespace granary::gui {
 
 class TextBlock;
+class ThinProgress;
 
 class MessageView : public QWidget {
     Q_OBJECT
@@ -70,7 +70,7 @@ class MessageView : public QWidget {
     QWidget* m_bubble = nullptr;
     QVBoxLayout* m_content = nullptr;
     QWidget* m_reading = nullptr;
-    QProgressBar* m_progress = nullptr;
+    ThinProgress* m_progress = nullptr;
     QLabel* m_progressText = nullptr;
     QLabel* m_ending = nullptr;
     QLabel* m_note = nullptr;

@@ -33,6 +33,13 @@ OptionsSheet::OptionsSheet(QWidget* parent) : QWidget(parent) {
     m_system->setAccessibleName(tr("System prompt"));
     m_system->setPlaceholderText(tr("What the model should keep in mind throughout"));
     m_system->setTabChangesFocus(true);
+    m_system->setFrameShape(QFrame::NoFrame);
+    m_system->viewport()->setAutoFillBackground(false);
+    auto* field = new Panel;
+    auto* fieldLayout = new QVBoxLayout(field);
+    fieldLayout->setContentsMargins(6, 6, 6, 6);
+    fieldLayout->addWidget(m_system);
+    field->setFixedHeight(8 * fontMetrics().lineSpacing() + 16);
     systemLabel->setBuddy(m_system);
 
     auto* temperatureLabel = new QLabel(tr("&Temperature"));
@@ -66,12 +73,13 @@ OptionsSheet::OptionsSheet(QWidget* parent) : QWidget(parent) {
     layout->addLayout(head);
     layout->addSpacing(4);
     layout->addWidget(systemLabel);
-    layout->addWidget(m_system, 1);
+    layout->addWidget(field);
     layout->addWidget(note);
     layout->addSpacing(8);
     layout->addWidget(temperatureLabel);
     layout->addLayout(values);
     layout->addWidget(help);
+    layout->addStretch(1);
 
     connect(m_slider, &QSlider::valueChanged, this,
             [this](int value) { m_temperature->setValue(value / 100.0); });

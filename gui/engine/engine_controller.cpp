@@ -12,7 +12,6 @@ EngineController::EngineController(QObject* parent)
     qRegisterMetaType<State>();
     qRegisterMetaType<Error>();
     qRegisterMetaType<Report>();
-    qRegisterMetaType<Plan>();
     qRegisterMetaType<LoadedModel>();
     qRegisterMetaType<MemoryFigures>();
 
@@ -40,9 +39,9 @@ EngineController::EngineController(QObject* parent)
         Q_EMIT memoryChanged(figures);
     });
     connect(m_worker, &EngineWorker::applied, this,
-            [this](bool ok, const QString& message, const Plan& plan) {
-                if (ok && m_model) m_model->plan = plan;
-                Q_EMIT applied(ok, message, plan);
+            [this](bool ok, const QString& message, const LoadedModel& model) {
+                if (ok && m_model) m_model = model;
+                Q_EMIT applied(ok, message);
             });
     connect(m_worker, &EngineWorker::loadProgress, this, &EngineController::loadProgress);
     connect(m_worker, &EngineWorker::openFailed, this, &EngineController::openFailed);

@@ -50,7 +50,8 @@ class EngineController : public QObject {
     void finished(const granary::Report& report);
     void refused(const granary::Error& error);
     void failed(const granary::Error& error, bool engineLost);
-    void applied(bool ok, const QString& message, const granary::Plan& plan);
+    // After a success model() is the new one.
+    void applied(bool ok, const QString& message);
     void memoryChanged(const granary::gui::MemoryFigures& figures);
 
   private:

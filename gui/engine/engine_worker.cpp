@@ -46,7 +46,23 @@ bool EngineWorker::move(StateEvent event) {
 }
 
 void EngineWorker::publishMemory() {
-    if (m_engine) Q_EMIT memory({m_engine->bytes(), m_engine->driver_allocations_after_load()});
+    if (!m_engine) return;
+    Q_EMIT memory({m_engine->bytes(), m_engine->driver_allocations_after_load(),
+                   m_engine->read_cost()});
+}
+
+LoadedModel EngineWorker::describe() const {
+    LoadedModel model;
+    model.path = m_path;
+    model.facts = m_engine->model();
+    model.device = m_engine->device();
+    model.plan = m_engine->plan();
+    model.planner = m_engine->planner();
+    model.tokenizer = m_engine->tokenizer();
+    model.telemetry = &m_engine->telemetry();
+    model.hasChatTemplate = m_engine->has_chat_template();
+    model.loadSeconds = m_loadSeconds;
+    return model;
 }
 
 void EngineWorker::open(const QString& path, const Settings& settings, const Stop& stop) {
@@ -83,17 +99,10 @@ void EngineWorker::open(const QString& path, const Settings& settings, const Sto
     m_engine = std::move(*engine);
     m_conversation = *conversation;
 
-    LoadedModel model;
-    model.path = path;
-    model.facts = m_engine->model();
-    model.device = m_engine->device();
-    model.plan = m_engine->plan();
-    model.planner = m_engine->planner();
-    model.tokenizer = m_engine->tokenizer();
-    model.telemetry = &m_engine->telemetry();
-    model.hasChatTemplate = m_engine->has_chat_template();
-    model.loadSeconds = static_cast<double>(clock.elapsed()) / 1000.0;
-    spdlog::info("{} loaded in {:.2f} s; budget {} bytes: {}", model.facts.name, model.loadSeconds,
+    m_path = path;
+    m_loadSeconds = static_cast<double>(clock.elapsed()) / 1000.0;
+    const LoadedModel model = describe();
+    spdlog::info("{} loaded in {:.2f} s; budget {} bytes: {}", model.facts.name, m_loadSeconds,
                  model.plan.budget_bytes, bytesByOwner(m_engine->bytes()));
     Q_EMIT opened(model);
     publishMemory();
@@ -159,20 +168,26 @@ void EngineWorker::apply(const Settings& settings) {
         return;
     }
     const auto mustReread = m_engine->apply(settings);
-    publishMemory();
     if (!mustReread) {
-        spdlog::warn("settings kept: {}", mustReread.error().message());
-        Q_EMIT applied(false, QString::fromStdString(mustReread.error().message()),
-                     m_engine->plan());
+        const Error& error = mustReread.error();
+        spdlog::warn("settings kept: {}", error.message());
+        const bool lost = error.kind == ErrorKind::device_lost;
+        Q_EMIT applied(false, QString::fromStdString(error.message()),
+                       lost ? LoadedModel() : describe());
+        if (lost) {
+            Q_EMIT failed(error, true);
+            move(StateEvent::engine_lost);
+        }
         return;
     }
+    publishMemory();
     spdlog::info("settings applied; budget {} bytes: {}", m_engine->plan().budget_bytes,
                  bytesByOwner(m_engine->bytes()));
     Q_EMIT applied(true,
-                 *mustReread ? tr("Applied. The conversation will be read again with your next "
-                                  "question.")
-                             : tr("Applied. Nothing has to be read again."),
-                 m_engine->plan());
+                   *mustReread ? tr("Applied. The conversation will be read again with your next "
+                                    "question.")
+                               : tr("Applied. Nothing has to be read again."),
+                   describe());
 }
 
 void EngineWorker::refuse(const Error& error) {

@@ -48,12 +48,13 @@ class EngineWorker : public QObject {
     void finished(const granary::Report& report);
     void refused(const granary::Error& error);
     void failed(const granary::Error& error, bool engineLost);
-    void applied(bool ok, const QString& message, const granary::Plan& plan);
+    void applied(bool ok, const QString& message, const granary::gui::LoadedModel& model);
     void memory(const granary::gui::MemoryFigures& figures);
 
   private:
     bool move(StateEvent event);
     void publishMemory();
+    LoadedModel describe() const;
 
     static constexpr int kNice = 5;  // the window's own thread stays ahead of the arithmetic
 
@@ -61,6 +62,8 @@ class EngineWorker : public QObject {
     State m_state = State::no_model;
     std::unique_ptr<Engine> m_engine;
     ConversationId m_conversation = 0;
+    QString m_path;
+    double m_loadSeconds = 0;
     QElapsedTimer m_progressClock;
 };
 

@@ -10,7 +10,12 @@ QString whenText(qint64 milliseconds) {
     const QDateTime when = QDateTime::fromMSecsSinceEpoch(milliseconds);
     const QDate today = QDate::currentDate();
     const QLocale locale;
-    if (when.date() == today) return locale.toString(when.time(), QLocale::ShortFormat);
+    if (when.date() == today) {
+        // The C locale's short form has seconds, which nobody looks for here.
+        return locale.language() == QLocale::C
+                   ? when.time().toString(QStringLiteral("HH:mm"))
+                   : locale.toString(when.time(), QLocale::ShortFormat);
+    }
     if (when.date().daysTo(today) < 7) {
         return locale.dayName(when.date().dayOfWeek(), QLocale::ShortFormat);
     }

@@ -13,6 +13,7 @@
 #include <QTimer>
 #include <QToolButton>
 
+#include "gui/theme/metrics.h"
 #include "gui/widgets/colors.h"
 #include "gui/widgets/panel.h"
 
@@ -20,13 +21,13 @@ namespace granary::gui {
 
 namespace {
 
-// One line: title, and when at the right.
+// The title, and below it when the chat changed.
 class ChatDelegate : public QStyledItemDelegate {
   public:
     using QStyledItemDelegate::QStyledItemDelegate;
 
     QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex&) const override {
-        return {80, qMax(32, option.fontMetrics.height() + 14)};
+        return {80, 2 * option.fontMetrics.height() + 14};
     }
 
     void paint(QPainter* painter, const QStyleOptionViewItem& option,
@@ -38,26 +39,31 @@ class ChatDelegate : public QStyledItemDelegate {
         const QRect box = option.rect.adjusted(0, 1, 0, -1);
         if (selected || over) {
             painter->setPen(Qt::NoPen);
-            painter->setBrush(selected ? hovered(option.palette) : raised(option.palette));
-            painter->drawRoundedRect(box, 6, 6);
+            painter->setBrush(hovered(option.palette));
+            painter->drawRoundedRect(box, metrics::kRadius, metrics::kRadius);
         }
         if ((option.state & QStyle::State_HasFocus) &&
             (option.state & QStyle::State_KeyboardFocusChange)) {
             painter->setPen(QPen(accent(option.palette), 2));
             painter->setBrush(Qt::NoBrush);
-            painter->drawRoundedRect(QRectF(box).adjusted(1, 1, -1, -1), 6, 6);
+            painter->drawRoundedRect(QRectF(box).adjusted(1, 1, -1, -1), metrics::kRadius,
+                                     metrics::kRadius);
         }
-        const QString when = whenText(index.data(ChatListModel::ChangedRole).toLongLong());
-        const int width = option.fontMetrics.horizontalAdvance(when);
-        QRect text = box.adjusted(10, 0, -10, 0);
-        painter->setPen(mutedText(option.palette));
-        painter->drawText(text, Qt::AlignVCenter | Qt::AlignRight, when);
-        text.setRight(text.right() - width - 8);
+        const QRect text = box.adjusted(10, 5, -10, -5);
         painter->setPen(option.palette.color(QPalette::WindowText));
-        painter->drawText(text, Qt::AlignVCenter | Qt::AlignLeft,
+        painter->drawText(text, Qt::AlignTop | Qt::AlignLeft,
                           option.fontMetrics.elidedText(index.data().toString(), Qt::ElideRight,
                                                         text.width()));
+        painter->setFont(metrics::small(option.font));
+        painter->setPen(mutedText(option.palette));
+        painter->drawText(text, Qt::AlignBottom | Qt::AlignLeft,
+                          whenText(index.data(ChatListModel::ChangedRole).toLongLong()));
         painter->restore();
+    }
+
+    void updateEditorGeometry(QWidget* editor, const QStyleOptionViewItem& option,
+                              const QModelIndex&) const override {
+        editor->setGeometry(option.rect.adjusted(4, 2, -4, -option.rect.height() / 2 + 8));
     }
 };
 

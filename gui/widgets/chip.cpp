@@ -5,13 +5,14 @@
 #include <QMouseEvent>
 #include <QPainter>
 
+#include "gui/theme/metrics.h"
 #include "gui/widgets/colors.h"
 #include "gui/widgets/icons.h"
 
 namespace granary::gui {
 
 namespace {
-constexpr int kPad = 10, kGap = 6, kIcon = 16, kDot = 8, kRadius = 6, kHeight = 28;
+constexpr int kPad = 10, kGap = 6, kIcon = 16, kDot = 8, kHeight = metrics::kControl;
 }
 
 Chip::Chip(QWidget* parent) : QAbstractButton(parent) {
@@ -77,7 +78,7 @@ void Chip::paintEvent(QPaintEvent*) {
                               : QPen(m_outlined || over ? hairline(colors) : Qt::transparent));
     painter.setBrush(over ? hovered(colors)
                           : m_outlined ? colors.color(QPalette::Base) : raised(colors));
-    painter.drawRoundedRect(box, kRadius, kRadius);
+    painter.drawRoundedRect(box, metrics::kRadius, metrics::kRadius);
 
     int x = kPad;
     if (m_dot.isValid()) {

@@ -104,9 +104,9 @@ Drawing drawing(Glyph glyph) {
             d.fill.addPolygon(QPolygonF({{4.5, 2.5}, {13, 8}, {4.5, 13.5}}));
             break;
         case Glyph::refresh:
-            s.arcMoveTo(QRectF(3, 3, 10, 10), 50);
-            s.arcTo(QRectF(3, 3, 10, 10), 50, -310);
-            line(s, {{8.2, 1.6}, {11.2, 4.2}, {8.4, 6.6}});
+            s.arcMoveTo(QRectF(2.5, 2.5, 11, 11), 20);
+            s.arcTo(QRectF(2.5, 2.5, 11, 11), 20, 300);
+            line(s, {{13.6, 2.6}, {13.4, 6.2}, {9.8, 6.0}});
             break;
         case Glyph::search:
             s.addEllipse(QPointF(7, 7), 4.2, 4.2);

@@ -112,6 +112,23 @@ void AccentButton::paintEvent(QPaintEvent*) {
     }
 }
 
+ThinProgress::ThinProgress(QWidget* parent) : QProgressBar(parent) {
+    setTextVisible(false);
+    setFixedHeight(4);
+}
+
+void ThinProgress::paintEvent(QPaintEvent*) {
+    QPainter painter(this);
+    painter.setRenderHint(QPainter::Antialiasing);
+    painter.setPen(Qt::NoPen);
+    painter.setBrush(hairline(palette()));
+    painter.drawRoundedRect(QRectF(rect()), 2, 2);
+    if (maximum() <= minimum()) return;
+    const qreal share = qreal(value() - minimum()) / (maximum() - minimum());
+    painter.setBrush(accent(palette()));
+    painter.drawRoundedRect(QRectF(0, 0, width() * qBound(0.0, share, 1.0), height()), 2, 2);
+}
+
 QWidget* centredColumn(QWidget* content, int width, QWidget* parent) {
     auto* column = new QWidget(parent);
     auto* layout = new QHBoxLayout(column);

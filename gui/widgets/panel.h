@@ -3,6 +3,7 @@
 #pragma once
 
 #include <QLabel>
+#include <QProgressBar>
 #include <QToolButton>
 #include <QWidget>
 
@@ -64,6 +65,17 @@ class AccentButton : public QToolButton {
   public:
     explicit AccentButton(QWidget* parent = nullptr);
     QSize sizeHint() const override;
+
+  protected:
+    void paintEvent(QPaintEvent* event) override;
+};
+
+// A line of 4 pixels that fills; without a range it is a quiet track.
+class ThinProgress : public QProgressBar {
+    Q_OBJECT
+
+  public:
+    explicit ThinProgress(QWidget* parent = nullptr);
 
   protected:
     void paintEvent(QPaintEvent* event) override;

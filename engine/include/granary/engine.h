@@ -89,6 +89,17 @@ struct Listener {
     std::function<void(uint32_t done, uint32_t total, double eta_seconds)> on_progress;
 };
 
+// What reading costs on this machine, from what it has read so far.
+struct ReadCost {
+    double seconds_per_token = -1;  // negative: nothing is known yet
+    double seconds_per_cell = 0;    // more for each cell before the token
+    // Of a prompt's first `tokens`; negative: nothing is known yet.
+    double seconds(double tokens) const {
+        if (seconds_per_token < 0) return -1;
+        return tokens * (seconds_per_token + seconds_per_cell * tokens / 2);
+    }
+};
+
 struct LoadProgress {
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> on_bytes;
     const StopSignal* stop = nullptr;
@@ -141,6 +152,7 @@ class Engine {
     // Bytes by class now; they sum to plan().budget_bytes.
     std::array<uint64_t, kOwners> bytes() const;
     uint64_t driver_allocations_after_load() const;
+    ReadCost read_cost() const;
 
     // New settings between requests: all or nothing. True: conversations must be read again.
     Result<bool> apply(const Settings& settings);

@@ -32,7 +32,7 @@ struct ModelFacts {
 struct DeviceFacts {
     gpu::Face face = gpu::Face::unified;
     uint64_t granule_bytes = 0;
-    uint64_t free_bytes = 0;
+    uint64_t free_bytes = 0;  // of the host: main memory, of which a budget is a part
     // Bytes of one row's activation codes by width (0 in f32 arithmetic), and kernel scratch:
     // base + one part for each gpu::kDecodeCut cells of the longest context.
     uint64_t code_bytes_hidden = 0, code_bytes_attention = 0, code_bytes_ffn = 0;
