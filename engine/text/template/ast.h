@@ -91,9 +91,11 @@ struct Expression {
                               Logical, Concatenation, Comparison, Conditional, Attribute, Subscript,
                               Slice, Call, FilterCall, TestCall>;
     Position at;
-    int depth;
+    int depth;  // nodes on the longest way down, this one included
     Node node;
 };
+
+int depth_below(const Expression::Node& node);  // of its deepest child; 0 without children
 
 // What can stand left of "=".
 struct Target {

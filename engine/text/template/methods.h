@@ -12,6 +12,7 @@
 namespace granary::jinja {
 
 Method find_text_method(std::string_view name);
+Method find_text_predicate(std::string_view name);  // isalpha and the like; part of the former
 
 // text without the characters of `set` at its sides.
 std::string_view strip(std::string_view text, std::string_view set, bool left, bool right);

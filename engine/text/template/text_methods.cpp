@@ -330,58 +330,6 @@ Value format(Workspace& workspace, const Value& self, const Arguments& arguments
     return brace_format(workspace, text_of(self), arguments);
 }
 
-template <bool (*Class)(char32_t), bool EmptyCounts = false>
-Value all_of(Workspace& workspace, const Value& self, const Arguments& arguments) {
-    Bound("str method", arguments, {});
-    const std::string& bytes = text_of(self).bytes;
-    workspace.scan(bytes.size());
-    for (size_t at = 0; at < bytes.size();) {
-        if (!Class(decode(bytes, at))) return false;
-    }
-    return EmptyCounts || !bytes.empty();
-}
-
-bool is_ascii(char32_t c) {
-    return c < 0x80;
-}
-bool is_alpha_or_digit(char32_t c) {
-    return is_alpha(c) || is_digit(c);
-}
-
-template <bool Upper>
-Value has_case(Workspace& workspace, const Value& self, const Arguments& arguments) {
-    Bound("str method", arguments, {});
-    const std::string& bytes = text_of(self).bytes;
-    workspace.scan(bytes.size());
-    bool cased = false;
-    for (size_t at = 0; at < bytes.size();) {
-        const char32_t c = decode(bytes, at);
-        if (Upper ? is_lower(c) || is_title(c) : is_upper(c) || is_title(c)) return false;
-        cased |= is_cased(c);
-    }
-    return cased;
-}
-
-Value istitle(Workspace& workspace, const Value& self, const Arguments& arguments) {
-    Bound("istitle", arguments, {});
-    const std::string& bytes = text_of(self).bytes;
-    workspace.scan(bytes.size());
-    bool cased = false;
-    bool inside = false;
-    for (size_t at = 0; at < bytes.size();) {
-        const char32_t c = decode(bytes, at);
-        if (is_upper(c) || is_title(c)) {
-            if (inside) return false;
-            cased = inside = true;
-        } else if (is_lower(c)) {
-            if (!inside) return false;
-        } else {
-            inside = false;
-        }
-    }
-    return cased;
-}
-
 template <const char* const& Name>
 Value unsupported(Workspace&, const Value&, const Arguments&) {
     stop(std::string("the string method '") + Name + "' is not supported", ErrorKind::unsupported);
@@ -406,18 +354,8 @@ constexpr std::pair<std::string_view, Method> kMethods[] = {
     {"format", format},
     {"format_map", unsupported<kFormatMap>},
     {"index", find_method_of<false, true>},
-    {"isalnum", all_of<is_alpha_or_digit>},
-    {"isalpha", all_of<is_alpha>},
-    {"isascii", all_of<is_ascii, true>},
-    {"isdecimal", all_of<is_decimal>},
-    {"isdigit", all_of<is_digit>},
     {"isidentifier", unsupported<kIsIdentifier>},
-    {"islower", has_case<false>},
     {"isnumeric", unsupported<kIsNumeric>},
-    {"isprintable", all_of<is_printable, true>},
-    {"isspace", all_of<is_space>},
-    {"istitle", istitle},
-    {"isupper", has_case<true>},
     {"join", join},
     {"ljust", justify<Side::left>},
     {"lower", change_case<lower>},
@@ -447,6 +385,7 @@ constexpr std::pair<std::string_view, Method> kMethods[] = {
 }  // namespace
 
 Method find_text_method(std::string_view name) {
+    if (const Method method = find_text_predicate(name)) return method;
     const auto* found =
         std::lower_bound(std::begin(kMethods), std::end(kMethods), name,
                          [](const auto& method, std::string_view n) { return method.first < n; });

@@ -137,7 +137,8 @@ bool is_lower(char32_t c) {
            within(c, 0x1D9B, 0x1DBF) || c == 0x2071 || c == 0x207F || within(c, 0x2090, 0x209C) ||
            within(c, 0x2170, 0x217F) || within(c, 0x24D0, 0x24E9) || within(c, 0x2C7C, 0x2C7D) ||
            within(c, 0xA69C, 0xA69D) || c == 0xA770 || within(c, 0xA7F8, 0xA7F9) ||
-           within(c, 0xAB5C, 0xAB5F);
+           within(c, 0xAB5C, 0xAB5F) || c == 0x10780 || within(c, 0x10783, 0x10785) ||
+           within(c, 0x10787, 0x107B0) || within(c, 0x107B2, 0x107BA);
 }
 
 bool is_title(char32_t c) {

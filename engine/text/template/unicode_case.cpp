@@ -116,11 +116,10 @@ void append_title(std::string& out, char32_t c) {
         append_utf8(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
         return;
     }
-    append_utf8(out, e->upper[0]);
-    for (size_t i = 1; i < e->upper.size(); ++i) {
-        const char32_t u = e->upper[i];
-        if (u == 0) continue;
-        append_utf8(out, u == kIota ? kIotaBelow : simple_lower(u));
+    bool begun = false;  // the first letter has title case, the others have lower case
+    for (const char32_t u : e->upper) {
+        if (u != 0) append_utf8(out, !begun ? u : u == kIota ? kIotaBelow : simple_lower(u));
+        begun |= is_upper(u);
     }
 }
 
