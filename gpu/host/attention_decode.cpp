@@ -218,7 +218,7 @@ void HostKernels::attention_decode(const AttentionShape& shape, const float* q, 
     const uint32_t splits = (longest + kSplitCells - 1) / kSplitCells;
     const size_t stride = partial_floats(dim);  // of splits; a head's splits lie together
     const size_t head_stride = stride * splits;
-    float* partials = decode_partials(dim, size_t{out.rows} * shape.heads * head_stride);
+    float* partials = require_scratch(dim, size_t{out.rows} * shape.heads * head_stride);
     const size_t tasks = size_t{out.rows} * splits * shape.kv_heads * head_parts;
 
     const auto attend_tasks = [&](unsigned worker, auto&& claim) {

@@ -155,6 +155,7 @@ void HostKernels::attention_prompt(const AttentionShape& shape, const float* q, 
     const uint32_t blocks = (out.rows + tokens - 1) / tokens;
     const size_t tasks = size_t{blocks} * shape.kv_heads * head_parts;
 
+    require_scratch(dim, 0);
     pool_.run([&](unsigned worker) {
         const PromptBlock block = prompt_block(scratch_of(worker, dim), dim);
         for (size_t task; (task = pool_.next()) < tasks;) {

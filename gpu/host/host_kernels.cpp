@@ -45,7 +45,7 @@ float* HostKernels::scratch_of(unsigned worker, uint32_t head_dim) const {
     return reinterpret_cast<float*>(scratch_) + worker * worker_floats(head_dim);
 }
 
-float* HostKernels::decode_partials(uint32_t head_dim, size_t floats) const {
+float* HostKernels::require_scratch(uint32_t head_dim, size_t floats) const {
     const size_t before = pool_.threads() * worker_floats(head_dim);
     if ((before + floats) * sizeof(float) > scratch_size_) {
         std::fprintf(stderr, "attention needs %zu bytes of scratch, was handed %zu\n",

@@ -71,7 +71,8 @@ class HostKernels : public Kernels {
 
     Workspace& workspace(unsigned worker);
     float* scratch_of(unsigned worker, uint32_t head_dim) const;
-    float* decode_partials(uint32_t head_dim, size_t floats) const;
+    // The scratch behind the workers' parts; it must have room for `floats`.
+    float* require_scratch(uint32_t head_dim, size_t floats) const;
 
     ThreadPool& pool_;
     const TileKernels& tiles_;

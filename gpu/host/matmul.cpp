@@ -12,8 +12,9 @@ namespace granary::gpu::host {
 void HostKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {
     size_t tiles = 0;
     for (const Matmul& job : jobs) tiles += (job.weight.rows + kTileRows - 1) / kTileRows;
-    // Eight claims a worker even out what threads and row formats differ in.
-    const size_t claim = std::max<size_t>(1, tiles / (8 * pool_.threads()));
+    // Four claims a worker even out what threads and row formats differ in; a claim's tiles follow
+    // each other in memory, so that each fetches the next ahead.
+    const size_t claim = std::max<size_t>(1, tiles / (4 * pool_.threads()));
     const size_t bytes = in.codes ? code_bytes(in.cols) : 0;
 
     pool_.run([&](unsigned worker) {
