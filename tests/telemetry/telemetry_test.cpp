@@ -40,10 +40,10 @@ TEST(Owner, NamesAreThoseOfTheDesign) {
 TEST(GranuleWord, KeepsItsParts) {
     for (int owner = 0; owner < kOwners; ++owner) {
         const auto word = GranuleWord::make(
-            static_cast<Owner>(owner), GranuleWord::in_transfer | GranuleWord::second_expert_cold,
+            static_cast<Owner>(owner), GranuleWord::in_transfer | GranuleWord::empty_slot,
             0xabcdef, 63, 0x3fffff);
         EXPECT_EQ(word.owner(), static_cast<Owner>(owner));
-        EXPECT_EQ(word.flags(), GranuleWord::in_transfer | GranuleWord::second_expert_cold);
+        EXPECT_EQ(word.flags(), GranuleWord::in_transfer | GranuleWord::empty_slot);
         EXPECT_EQ(word.id(), 0xabcdefu);
         EXPECT_EQ(word.hits_log2(), 63u);
         EXPECT_EQ(word.last_use(), 0x3fffffu);
