@@ -105,11 +105,15 @@ class Device {
 // are pieces of one memfd, so a range may consist of 30,000 separate mappings at most.
 struct HostDeviceOptions {
     Face face = Face::unified;
-    size_t granule_bytes = 0;  // whole pages; 0: 64 KiB for budgets under 1 GiB, else 2 MiB
+    size_t granule_bytes = 0;  // whole pages; 0: default_granule_bytes
     uint64_t budget_bytes = 0;
     unsigned threads = 0;  // 0: the cores that this process may use
     int nice = 0;          // of the worker threads
 };
+// The host's granules where nobody asks for others: small budgets show more in small ones.
+constexpr size_t default_granule_bytes(uint64_t budget_bytes) {
+    return budget_bytes < uint64_t{1} << 30 ? 64 << 10 : 2 << 20;
+}
 Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& options);
 // What such a device would say of itself, without making one: for plans.
 Result<DeviceInfo> host_device_info(const HostDeviceOptions& options);

@@ -43,15 +43,16 @@ std::string sum_text(std::initializer_list<Term> terms, uint64_t granule) {
     return text + " = " + format_bytes(total * granule);
 }
 
-// The host has two faces and the settings choose: a budget makes it an emulated card. A face that
-// does not run yet gets granules by the rule.
+// The host has two faces and the settings choose: a budget makes it an emulated card. A unified
+// face that runs keeps its granules, one that does not gets those of a small budget.
 DeviceFacts facts_for(DeviceFacts device, const Settings& settings) {
-    constexpr uint64_t kLargeBudget = 1ull << 30;
     if (settings.device != "host") return device;
     const gpu::Face face = settings.vram_budget ? gpu::Face::card : gpu::Face::unified;
-    if (face != device.face)
-        device.granule_bytes = settings.vram_budget < kLargeBudget ? 64ull << 10 : 2ull << 20;
-    if (face == gpu::Face::card && settings.granule) device.granule_bytes = settings.granule;
+    if (face == gpu::Face::card)
+        device.granule_bytes =
+            settings.granule ? settings.granule : gpu::default_granule_bytes(settings.vram_budget);
+    else if (face != device.face)
+        device.granule_bytes = gpu::default_granule_bytes(0);
     device.face = face;
     return device;
 }

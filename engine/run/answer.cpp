@@ -23,11 +23,10 @@ size_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& 
 
 }  // namespace
 
-Result<std::vector<TokenId>> Engine::tokens_of(const Request& request) const {
-    const Tokenizer& tokenizer = *impl_->tokenizer;
+Result<std::vector<TokenId>> Engine::Impl::tokens_of(const Request& request) const {
     std::string text = request.raw;
     if (!request.use_raw) {
-        if (!impl_->chat_template) return tl::unexpected(impl_->template_error);
+        if (!chat_template) return tl::unexpected(template_error);
         nlohmann::ordered_json messages = nlohmann::ordered_json::array();
         std::span<const Message> shown(request.messages);
         const bool resume = request.continue_last && !shown.empty();
@@ -35,22 +34,22 @@ Result<std::vector<TokenId>> Engine::tokens_of(const Request& request) const {
         for (const Message& message : shown) {
             // An assistant's turn may hold tokens of its own; nobody else's can end a turn.
             const bool own = message.role == "assistant";
-            messages.push_back({{"role", message.role},
-                                {"content", own ? message.content
-                                                : tokenizer.as_plain_text(message.content)}});
+            messages.push_back(
+                {{"role", message.role},
+                 {"content", own ? message.content : tokenizer->as_plain_text(message.content)}});
         }
         const auto name = [&](TokenId token) {
-            return token >= 0 ? tokenizer.piece(token, true) : std::string();
+            return token >= 0 ? tokenizer->piece(token, true) : std::string();
         };
-        auto rendered = impl_->chat_template->render({{"messages", messages},
-                                                      {"add_generation_prompt", true},
-                                                      {"bos_token", name(tokenizer.bos())},
-                                                      {"eos_token", name(tokenizer.eos())}});
+        auto rendered = chat_template->render({{"messages", messages},
+                                               {"add_generation_prompt", true},
+                                               {"bos_token", name(tokenizer->bos())},
+                                               {"eos_token", name(tokenizer->eos())}});
         if (!rendered) return tl::unexpected(rendered.error());
         text = std::move(*rendered);
         if (resume) text += request.messages.back().content;
     }
-    return tokenizer.encode(text, true);
+    return tokenizer->encode(text, true);
 }
 
 Result<MemoryManager::Growth> Engine::Impl::grow(Conversation& conversation, uint64_t cells) {
@@ -87,7 +86,6 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
     if (!loan) return tl::unexpected(loan.error());
     report.loan_granules = loan->granules;
     report.loan_experts = loan->experts_lost;
-    report.streamed = chunk >= core->plan.stream_min;
     counters.prompt_total.store(total - from, std::memory_order_relaxed);
     counters.prompt_done.store(0, std::memory_order_relaxed);
 
@@ -119,6 +117,7 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         };
         const uint32_t warm = total - std::min(total, kWarmingTokens);
         const ChunkPlace place{cell, warm > cell ? warm - cell : 0, ++heat_tick};
+        report.streamed |= memory.experts().rows() > 0 && rows >= core->plan.stream_min;
         auto at = read_chunk(context(), *loan, memory.kv_base(conversation.kv), place,
                              tokens.subspan(cell, rows), progress);
         if (!at) {
@@ -152,19 +151,18 @@ double Engine::Impl::remaining_seconds(uint32_t from, uint32_t cell, uint32_t to
     return since(start) * (total - now) / std::max(now - from, 1.0);
 }
 
-Result<Report> Engine::answer(ConversationId id, const Request& request, const Listener& listener,
-                              const StopSignal& stop) {
-    Impl& impl = *impl_;
+Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
+                                    const Listener& listener, const StopSignal& stop) {
     const auto start = Clock::now();
-    const auto found = impl.conversations.find(id);
-    if (found == impl.conversations.end())
+    const auto found = conversations.find(id);
+    if (found == conversations.end())
         return fail(ErrorKind::invalid_argument, "no such conversation", std::to_string(id));
     Conversation& conversation = found->second;
-    MemoryManager& memory = *impl.core->memory;
-    const uint32_t max_context = impl.core->plan.max_context;
+    MemoryManager& memory = *core->memory;
+    const uint32_t max_context = core->plan.max_context;
     const uint64_t allocations = memory.driver_allocations_after_load();
 
-    auto rendered = tokens_of(request);
+    auto rendered = guarded([&] { return tokens_of(request); });  // changes nothing
     if (!rendered) return tl::unexpected(rendered.error());
     const std::vector<TokenId>& tokens = *rendered;
     if (tokens.empty())
@@ -177,22 +175,21 @@ Result<Report> Engine::answer(ConversationId id, const Request& request, const L
                     "Shorten it, or raise max-context to " + std::to_string(tokens.size() + room) +
                         " or more");
 
-    conversation.last_use = ++impl.use_clock;
+    conversation.last_use = ++use_clock;
     Report report;
     report.prompt_tokens = static_cast<uint32_t>(tokens.size());
     // The last token is always read: its logits begin the answer.
     report.kept_tokens = static_cast<uint32_t>(
         std::min(common_prefix(conversation.tokens, tokens), tokens.size() - 1));
 
-    const RunContext run = impl.context();
+    const RunContext run = context();
     const auto last_row = [&](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
         if (cell + rows < tokens.size()) return {};
         return output_logits(run, x + size_t{rows - 1} * run.model.facts.hidden, 1);
     };
-    auto read =
-        impl.read(conversation, tokens, report.kept_tokens, listener, &stop, report, last_row);
-    if (!read) {
-        if (read.error().kind != ErrorKind::cancelled) return tl::unexpected(read.error());
+    auto done = read(conversation, tokens, report.kept_tokens, listener, &stop, report, last_row);
+    if (!done) {
+        if (done.error().kind != ErrorKind::cancelled) return tl::unexpected(done.error());
         report.finish = Finish::stopped;
         report.driver_allocations = memory.driver_allocations_after_load() - allocations;
         return report;
@@ -202,14 +199,14 @@ Result<Report> Engine::answer(ConversationId id, const Request& request, const L
 
     Sampler sampler(request.sampling);
     for (TokenId token : tokens) sampler.note(token);
-    StreamingDetokenizer detokenizer(impl.tokenizer);
+    StreamingDetokenizer detokenizer(tokenizer);
     const auto say = [&](const std::string& text) {
         if (text.empty()) return;
         if (report.first_token_seconds == 0) report.first_token_seconds = since(start);
         if (listener.on_text) listener.on_text(text);
     };
     const auto answer_start = Clock::now();
-    Counters& counters = impl.telemetry.counters;
+    Counters& counters = telemetry.counters;
     const uint64_t limit = request.max_tokens.value_or(UINT64_MAX);
     for (;;) {
         if (report.answer_tokens >= limit) {
@@ -223,7 +220,7 @@ Result<Report> Engine::answer(ConversationId id, const Request& request, const L
         const TokenId next = sampler.wants_argmax()
                                  ? run.best()[0]
                                  : sampler.pick({run.logits(), run.model.facts.vocab});
-        if (impl.tokenizer->ends_answer(next)) {
+        if (tokenizer->ends_answer(next)) {
             report.finish = Finish::answer_ended;
             break;
         }
@@ -239,11 +236,11 @@ Result<Report> Engine::answer(ConversationId id, const Request& request, const L
             report.finish = Finish::token_limit;
             break;
         }
-        auto growth = impl.grow(conversation, cell + 1);
+        auto growth = grow(conversation, cell + 1);
         if (!growth) return tl::unexpected(growth.error());
         report.kv_granules_added += growth->granules;
         auto step =
-            decode_step(run, memory.kv_base(conversation.kv), cell, {&next, 1}, ++impl.heat_tick);
+            decode_step(run, memory.kv_base(conversation.kv), cell, {&next, 1}, ++heat_tick);
         if (!step) return tl::unexpected(step.error());
         conversation.tokens.push_back(next);
         counters.tokens_answered.fetch_add(1, std::memory_order_relaxed);

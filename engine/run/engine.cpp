@@ -6,14 +6,18 @@
 namespace granary {
 namespace {
 
+// Of the machine, not of the card that it plays: a plan for a larger card must be possible.
+uint64_t free_memory() {
+    const auto machine = gpu::host_device_info({});
+    return machine ? machine->free_bytes : 0;
+}
+
 // What the planner must know of a device and of its kernels' buffers.
 DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmetic arithmetic) {
     DeviceFacts facts;
     facts.face = device.info().face;
     facts.granule_bytes = device.info().granule_bytes;
-    // Of the machine, not of the card that it plays: a plan for a larger card must be possible.
-    const auto machine = gpu::host_device_info({});
-    facts.free_bytes = machine ? machine->free_bytes : device.info().free_bytes;
+    facts.free_bytes = free_memory();
     const gpu::Kernels& kernels = device.kernels();
     if (arithmetic == gpu::Arithmetic::fast) {
         facts.code_bytes_hidden = kernels.code_bytes(model.hidden);
@@ -28,9 +32,6 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     facts.scratch_base = one - facts.scratch_per_cut;
     return facts;
 }
-
-constexpr uint64_t kLargeBudget = 1ull << 30;
-constexpr uint64_t kLargeGranule = 2ull << 20;
 
 gpu::HostDeviceOptions device_options(const Settings& settings, int nice) {
     gpu::HostDeviceOptions options;
@@ -63,9 +64,10 @@ Result<std::unique_ptr<Core>> Engine::Impl::build(const Settings& settings,
         return {};
     };
     if (auto r = plan_for(); !r) return tl::unexpected(r.error());
-    if (wanted.face == gpu::Face::unified && core->plan.budget_bytes >= kLargeBudget) {
+    const size_t granule = gpu::default_granule_bytes(core->plan.budget_bytes);
+    if (wanted.face == gpu::Face::unified && granule != core->plan.granule_bytes) {
         // The unified face has no budget until it is planned; a large one gets large granules.
-        wanted.granule_bytes = kLargeGranule;
+        wanted.granule_bytes = granule;
         if (auto r = plan_for(); !r) return tl::unexpected(r.error());
     }
 
@@ -92,41 +94,110 @@ RunContext Engine::Impl::context() const {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
-                                             const EngineOptions& options) {
-    auto impl = std::make_unique<Impl>();
-    impl->options = options;
-    impl->options.progress = {};  // belongs to this call
-    auto file = gguf::File::open(path);
-    if (!file) return tl::unexpected(file.error());
-    impl->file = std::move(*file);
+Result<void> Engine::Impl::open(const std::string& path, const EngineOptions& given) {
+    options = given;
+    options.progress = {};  // belongs to this call
+    auto opened = gguf::File::open(path);
+    if (!opened) return tl::unexpected(opened.error());
+    file = std::move(*opened);
     // The family first: a model that cannot run is told as such, not by its odd vocabulary.
-    if (auto model = load_model(impl->file); !model) return tl::unexpected(model.error());
-    auto tokenizer = make_tokenizer(*impl->file);
-    if (!tokenizer) return tl::unexpected(tokenizer.error());
-    impl->tokenizer = std::move(*tokenizer);
+    auto model = load_model(file);
+    if (!model) return tl::unexpected(model.error());
+    auto made = make_tokenizer(*file);
+    if (!made) return tl::unexpected(made.error());
+    tokenizer = std::move(*made);
+    if (model->facts.vocab < tokenizer->size())
+        return fail(ErrorKind::invalid_file, path + " has more tokens than embeddings",
+                    std::to_string(tokenizer->size()) + " tokens, " +
+                        std::to_string(model->facts.vocab) + " rows in token_embd");
 
-    auto source = impl->file->find_string("tokenizer.chat_template");
+    auto source = file->find_string("tokenizer.chat_template");
     if (!source) return tl::unexpected(source.error());
     if (*source) {
         auto parsed = ChatTemplate::parse(**source);
         if (parsed)
-            impl->chat_template = std::move(*parsed);
+            chat_template = std::move(*parsed);
         else
-            impl->template_error = parsed.error();
+            template_error = parsed.error();
     } else {
-        impl->template_error = {ErrorKind::unsupported, "the model has no chat template", path,
-                                "Send raw text instead"};
+        template_error = {ErrorKind::unsupported, "the model has no chat template", path,
+                          "Send raw text instead"};
     }
-    auto core = impl->build(options.settings, options.progress);
-    if (!core) return tl::unexpected(core.error());
-    impl->core = std::move(*core);
-    if (impl->core->model.facts.vocab < impl->tokenizer->size())
-        return fail(ErrorKind::invalid_file, path + " has more tokens than embeddings",
-                    std::to_string(impl->tokenizer->size()) + " tokens, " +
-                        std::to_string(impl->core->model.facts.vocab) + " rows in token_embd");
-    impl->telemetry.counters.context_max.store(impl->core->plan.max_context);
-    return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+    auto built = build(options.settings, given.progress);
+    if (!built) return tl::unexpected(built.error());
+    core = std::move(*built);
+    telemetry.counters.context_max.store(core->plan.max_context);
+    return {};
+}
+
+Result<bool> Engine::Impl::apply(const Settings& settings) {
+    const Settings old = core->plan.settings;
+    if (settings == old) return false;
+    // Where the layout stays as it is, only the plan changes.
+    Settings same_layout = settings;
+    same_layout.prefill_stream_min = old.prefill_stream_min;
+    if (same_layout == old) {
+        auto plan = Planner(core->model.facts, core->facts).plan(settings);
+        if (!plan) return tl::unexpected(plan.error());
+        core->plan = *plan;
+        return false;
+    }
+    // A refusal is found by arithmetic while the old layout still runs. What this process gives
+    // back when it lays memory anew is free to the new layout.
+    if (auto info = gpu::host_device_info(device_options(settings, options.nice)); !info)
+        return tl::unexpected(info.error());
+    DeviceFacts facts = core->facts;
+    facts.free_bytes = free_memory() + core->plan.budget_bytes;
+    if (auto plan = Planner(core->model.facts, facts).plan(settings); !plan)
+        return tl::unexpected(plan.error());
+
+    for (auto& [id, conversation] : conversations) conversation = {};
+    core.reset();
+    auto built = build(settings, {});
+    if (!built) {
+        const Error cause = built.error();
+        log(LogLevel::warning, "settings not applied: " + cause.message());
+        built = build(old, {});
+        if (!built) {
+            lost = true;
+            return fail(ErrorKind::device_lost,
+                        "the new settings failed and the old ones could not be laid again",
+                        cause.message() + "; " + built.error().message(), "Reload the model");
+        }
+        core = std::move(*built);
+        return tl::unexpected(cause);
+    }
+    core = std::move(*built);
+    telemetry.counters.context_max.store(core->plan.max_context);
+    return true;
+}
+
+// ---- the public face
+
+Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
+                                             const EngineOptions& options) {
+    return guarded([&]() -> Result<std::unique_ptr<Engine>> {
+        auto impl = std::make_unique<Impl>();
+        if (auto opened = impl->open(path, options); !opened) return tl::unexpected(opened.error());
+        return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+    });
+}
+
+Result<std::vector<TokenId>> Engine::tokens_of(const Request& request) const {
+    return guarded([&] { return impl_->tokens_of(request); });
+}
+Result<bool> Engine::apply(const Settings& settings) {
+    return impl_->call([&] { return impl_->apply(settings); });
+}
+Result<Report> Engine::answer(ConversationId id, const Request& request, const Listener& listener,
+                              const StopSignal& stop) {
+    return impl_->call([&] { return impl_->answer(id, request, listener, stop); });
+}
+Result<LogitsResult> Engine::logits(const LogitsRequest& request) {
+    return impl_->call([&] { return impl_->logits(request); });
+}
+Result<BenchResult> Engine::bench(uint32_t prompt_tokens, uint32_t decode_tokens) {
+    return impl_->call([&] { return impl_->bench(prompt_tokens, decode_tokens); });
 }
 
 const ModelFacts& Engine::model() const {
@@ -154,54 +225,10 @@ bool Engine::has_chat_template() const {
     return impl_->chat_template.has_value();
 }
 std::array<uint64_t, kOwners> Engine::bytes() const {
-    return impl_->core->memory->bytes();
+    return impl_->core ? impl_->core->memory->bytes() : std::array<uint64_t, kOwners>{};
 }
 uint64_t Engine::driver_allocations_after_load() const {
-    return impl_->core->memory->driver_allocations_after_load();
-}
-
-Result<bool> Engine::apply(const Settings& settings) {
-    Impl& impl = *impl_;
-    const Settings old = impl.core->plan.settings;
-    if (settings == old) return false;
-    // Where the layout stays as it is, only the plan changes.
-    Settings same_layout = settings;
-    same_layout.prefill_stream_min = old.prefill_stream_min;
-    if (same_layout == old) {
-        auto plan = planner().plan(settings);
-        if (!plan) return tl::unexpected(plan.error());
-        impl.core->plan = *plan;
-        return false;
-    }
-    // A refusal is found by arithmetic while the old layout still runs.
-    auto info = gpu::host_device_info(device_options(settings, impl.options.nice));
-    if (!info) return tl::unexpected(info.error());
-    DeviceFacts facts = impl.core->facts;
-    facts.face = info->face;
-    facts.granule_bytes = info->granule_bytes;
-    facts.free_bytes = info->free_bytes;
-    // What this process gives back when it lays memory anew is free to the new layout.
-    if (facts.face == gpu::Face::unified) facts.free_bytes += impl.core->plan.budget_bytes;
-    if (auto plan = Planner(model(), facts).plan(settings); !plan)
-        return tl::unexpected(plan.error());
-
-    for (auto& [id, conversation] : impl.conversations) conversation = {};
-    impl.core.reset();
-    auto core = impl.build(settings, {});
-    if (!core) {
-        const Error cause = core.error();
-        impl.log(LogLevel::warning, "settings not applied: " + cause.message());
-        core = impl.build(old, {});
-        if (!core)
-            return fail(ErrorKind::device_lost,
-                        "the new settings failed and the old ones could not be laid again",
-                        cause.message() + "; " + core.error().message(), "Reload the model");
-        impl.core = std::move(*core);
-        return tl::unexpected(cause);
-    }
-    impl.core = std::move(*core);
-    impl.telemetry.counters.context_max.store(impl.core->plan.max_context);
-    return true;
+    return impl_->core ? impl_->core->memory->driver_allocations_after_load() : 0;
 }
 
 Result<ConversationId> Engine::create_conversation() {
@@ -209,15 +236,17 @@ Result<ConversationId> Engine::create_conversation() {
     if (impl_->conversations.size() >= kMostConversations)
         return fail(ErrorKind::refused, "too many conversations are open",
                     std::to_string(kMostConversations) + " at most", "Close some of them");
-    const ConversationId id = impl_->next_conversation++;
-    impl_->conversations.emplace(id, Conversation{});
-    return id;
+    return impl_->call([&]() -> Result<ConversationId> {
+        const ConversationId id = impl_->next_conversation++;
+        impl_->conversations.emplace(id, Conversation{});
+        return id;
+    });
 }
 
 void Engine::drop_conversation(ConversationId id) {
     const auto found = impl_->conversations.find(id);
     if (found == impl_->conversations.end()) return;
-    if (found->second.kv) impl_->core->memory->drop_kv(found->second.kv);
+    if (found->second.kv && !impl_->lost) impl_->core->memory->drop_kv(found->second.kv);
     impl_->conversations.erase(found);
 }
 

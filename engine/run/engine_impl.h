@@ -10,6 +10,7 @@
 
 #include "engine/gguf/file.h"
 #include "engine/run/eta.h"
+#include "engine/run/guard.h"
 #include "engine/run/pass.h"
 #include "granary/chat_template.h"
 #include "granary/engine.h"
@@ -45,12 +46,39 @@ struct Engine::Impl {
     uint64_t use_clock = 0;
     uint32_t heat_tick = 0;
     EtaModel eta;
+    bool lost = false;  // nothing but destruction helps: see call()
 
     Result<std::unique_ptr<Core>> build(const Settings& settings, const LoadProgress& progress);
     RunContext context() const;
     void log(LogLevel level, const std::string& line) const {
         if (options.log) options.log(level, line);
     }
+
+    // Calls f, which may change what the engine holds. Where it throws, tables and granules may be
+    // half changed: that call and all later ones end with device_lost.
+    template <class F>
+    auto call(F&& f) -> decltype(f()) {
+        if (lost)
+            return fail(ErrorKind::device_lost, "the engine has stopped working", {},
+                        "Reload the model");
+        bool thrown = false;
+        auto result = guarded(f, &thrown);
+        if (thrown) {
+            lost = true;
+            result.error().kind = ErrorKind::device_lost;
+            result.error().advice = "Reload the model";
+        }
+        return result;
+    }
+
+    // What Engine's functions of these names do.
+    Result<void> open(const std::string& path, const EngineOptions& given);
+    Result<std::vector<TokenId>> tokens_of(const Request& request) const;
+    Result<bool> apply(const Settings& settings);
+    Result<Report> answer(ConversationId id, const Request& request, const Listener& listener,
+                          const StopSignal& stop);
+    Result<LogitsResult> logits(const LogitsRequest& request);
+    Result<BenchResult> bench(uint32_t prompt_tokens, uint32_t decode_tokens);
 
     // Maps cells of `conversation` up to `cells`; where granules are missing, idle conversations
     // give theirs up, least recently used first, and must be read again.

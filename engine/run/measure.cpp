@@ -20,13 +20,12 @@ Error too_long(uint64_t tokens, uint32_t max_context) {
 
 }  // namespace
 
-Result<LogitsResult> Engine::logits(const LogitsRequest& request) {
-    Impl& impl = *impl_;
-    const uint32_t vocab = model().vocab;
+Result<LogitsResult> Engine::Impl::logits(const LogitsRequest& request) {
+    const uint32_t vocab = core->model.facts.vocab;
     const uint64_t all = request.tokens.size() + uint64_t{request.greedy};
     if (request.tokens.empty())
         return fail(ErrorKind::invalid_argument, "there are no tokens to compute");
-    if (all > plan().max_context) return tl::unexpected(too_long(all, plan().max_context));
+    if (all > core->plan.max_context) return tl::unexpected(too_long(all, core->plan.max_context));
     for (TokenId token : request.tokens)
         if (token < 0 || static_cast<uint32_t>(token) >= vocab)
             return fail(ErrorKind::invalid_argument, "a token is outside the vocabulary",
@@ -39,8 +38,8 @@ Result<LogitsResult> Engine::logits(const LogitsRequest& request) {
     LogitsResult result;
     result.argmax.resize(request.tokens.size());
     result.logits.resize(request.positions.size());
-    const RunContext run = impl.context();
-    const uint32_t hidden = model().hidden;
+    const RunContext run = context();
+    const uint32_t hidden = core->model.facts.hidden;
     const auto each = [&](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
         for (uint32_t first = 0; first < rows; first += kDecodeRows) {
             const uint32_t n = std::min(kDecodeRows, rows - first);
@@ -57,18 +56,18 @@ Result<LogitsResult> Engine::logits(const LogitsRequest& request) {
     };
     Conversation conversation;
     Report report;
-    Result<void> outcome = impl.read(conversation, request.tokens, 0, {}, nullptr, report, each);
+    Result<void> outcome = read(conversation, request.tokens, 0, {}, nullptr, report, each);
     TokenId next = result.argmax.back();
     for (uint32_t i = 0; i < request.greedy && outcome; ++i) {
         result.greedy.push_back(next);
         if (i + 1 == request.greedy) break;
         const auto cell = static_cast<uint32_t>(conversation.tokens.size());
-        if (auto growth = impl.grow(conversation, cell + 1); !growth) {
+        if (auto growth = grow(conversation, cell + 1); !growth) {
             outcome = tl::unexpected(growth.error());
             break;
         }
-        outcome = decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1},
-                              ++impl.heat_tick);
+        outcome =
+            decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1}, ++heat_tick);
         conversation.tokens.push_back(next);
         next = run.best()[0];
     }
@@ -77,16 +76,16 @@ Result<LogitsResult> Engine::logits(const LogitsRequest& request) {
     return result;
 }
 
-Result<BenchResult> Engine::bench(uint32_t prompt_tokens, uint32_t decode_tokens) {
-    Impl& impl = *impl_;
+Result<BenchResult> Engine::Impl::bench(uint32_t prompt_tokens, uint32_t decode_tokens) {
     const uint32_t prompt = std::max(prompt_tokens, 1u);  // decode needs a cell to look at
     const uint64_t all = uint64_t{prompt} + decode_tokens;
-    if (all > plan().max_context) return tl::unexpected(too_long(all, plan().max_context));
+    if (all > core->plan.max_context) return tl::unexpected(too_long(all, core->plan.max_context));
+    const uint32_t vocab = core->model.facts.vocab;
     std::mt19937 random(1);
     std::vector<TokenId> tokens(prompt);
-    for (TokenId& token : tokens) token = static_cast<TokenId>(random() % model().vocab);
+    for (TokenId& token : tokens) token = static_cast<TokenId>(random() % vocab);
 
-    const RunContext run = impl.context();
+    const RunContext run = context();
     Conversation conversation;
     Report report;
     const auto last_row = [&](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
@@ -94,20 +93,20 @@ Result<BenchResult> Engine::bench(uint32_t prompt_tokens, uint32_t decode_tokens
         return output_logits(run, x + size_t{rows - 1} * run.model.facts.hidden, 1);
     };
     const auto start = Clock::now();
-    Result<void> outcome = impl.read(conversation, tokens, 0, {}, nullptr, report, last_row);
+    Result<void> outcome = read(conversation, tokens, 0, {}, nullptr, report, last_row);
     BenchResult result;
     if (prompt_tokens)
         result.prefill_tok_s = prompt / std::chrono::duration<double>(Clock::now() - start).count();
     const auto decode_start = Clock::now();
     for (uint32_t i = 0; i < decode_tokens && outcome; ++i) {
         const auto cell = static_cast<uint32_t>(conversation.tokens.size());
-        if (auto growth = impl.grow(conversation, cell + 1); !growth) {
+        if (auto growth = grow(conversation, cell + 1); !growth) {
             outcome = tl::unexpected(growth.error());
             break;
         }
-        const auto next = static_cast<TokenId>(random() % model().vocab);
-        outcome = decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1},
-                              ++impl.heat_tick);
+        const auto next = static_cast<TokenId>(random() % vocab);
+        outcome =
+            decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1}, ++heat_tick);
         conversation.tokens.push_back(next);
     }
     if (decode_tokens)

@@ -145,8 +145,7 @@ Result<DeviceInfo> host_device_info(const HostDeviceOptions& options) {
     info.id = "host";
     info.face = options.face;
     info.granule_bytes = options.granule_bytes;
-    if (info.granule_bytes == 0)
-        info.granule_bytes = options.budget_bytes < kGiB ? 64 << 10 : 2 << 20;
+    if (info.granule_bytes == 0) info.granule_bytes = default_granule_bytes(options.budget_bytes);
     info.threads =
         options.threads == 0 ? std::min(host::usable_cores(), kMostThreads) : options.threads;
     if (info.granule_bytes % page != 0 || info.granule_bytes > kGiB)

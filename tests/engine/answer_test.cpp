@@ -202,6 +202,48 @@ TEST(Answer, StopsWhileAnsweringAndGoesOn) {
     EXPECT_EQ(cut->text + rest, all->text);
 }
 
+TEST(Answer, SaysWhetherAChunkStreamedAllExperts) {
+    Settings settings = card("40MiB");
+    ASSERT_TRUE(settings.set("prefill", "64"));
+    ASSERT_TRUE(settings.set("prefill-stream-min", "40"));
+    Chat chat(settings);
+    auto answer = chat.ask("Hello.", 2);
+    ASSERT_TRUE(answer) << answer.error().message();
+    ASSERT_LT(answer->report.read_tokens, 40u);
+    EXPECT_FALSE(answer->report.streamed);
+    answer = chat.ask(
+        "Tell me a long story about a dragon, a knight, a tower, a river, a bridge, "
+        "a market, a miller, a baker, a blacksmith, a queen and a very old book.",
+        2);
+    ASSERT_TRUE(answer) << answer.error().message();
+    ASSERT_GE(answer->report.read_tokens, 40u);
+    EXPECT_TRUE(answer->report.streamed);
+
+    ASSERT_TRUE(settings.set("vram-budget", "0"));
+    ASSERT_TRUE(settings.set("prefill-stream-min", "1"));
+    Chat unified(settings);
+    answer = unified.ask("Hello.", 2);
+    ASSERT_TRUE(answer) << answer.error().message();
+    EXPECT_FALSE(answer->report.streamed);  // nothing to copy: experts are read in place
+}
+
+TEST(Answer, AnExceptionEndsTheEngineAndNotTheProgram) {
+    Chat chat(card("40MiB"));
+    Request request;
+    request.messages = {{"user", "Hello."}};
+    Listener listener;
+    listener.on_progress = [](uint32_t, uint32_t, double) { throw std::bad_alloc(); };
+    auto report = chat.engine->answer(chat.conversation, request, listener, chat.stop);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().kind, ErrorKind::device_lost);
+    EXPECT_EQ(report.error().advice, "Reload the model");
+    report = chat.engine->answer(chat.conversation, request, {}, chat.stop);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().kind, ErrorKind::device_lost);
+    EXPECT_FALSE(chat.engine->create_conversation());
+    chat.engine->drop_conversation(chat.conversation);
+}
+
 TEST(Answer, StopWhileReadingKeepsFinishedChunks) {
     const Welcome welcome = read_welcome();
     Settings settings = card("40MiB");

@@ -125,6 +125,26 @@ TEST(Planner, AStepTooLargeIsRefusedWithOneThatFits) {
     EXPECT_TRUE(planner.plan(settings));
 }
 
+TEST(Planner, AnotherBudgetGetsTheGranulesThatALoadWouldChoose) {
+    const Planner planner(large_model(), card_facts(16ull << 30));
+    Settings settings;
+    settings.vram_budget = 16ull << 30;
+    settings.max_context = 512;
+    settings.cache_floor = {CacheFloor::Kind::bytes, 0, 0};
+    ASSERT_TRUE(planner.plan(settings));
+    EXPECT_EQ(planner.plan(settings)->granule_bytes, 2u << 20);
+    settings.granule = 4 << 20;
+    EXPECT_EQ(planner.plan(settings)->granule_bytes, 4u << 20);
+
+    ModelFacts small = large_model();
+    small.fixed_bytes = 1 << 20;
+    settings.granule = 0;
+    settings.vram_budget = 1000ull << 20;
+    const auto plan = Planner(small, card_facts(16ull << 30)).plan(settings);
+    ASSERT_TRUE(plan) << plan.error().message();
+    EXPECT_EQ(plan->granule_bytes, 64u << 10);
+}
+
 TEST(Planner, FloorIsWholeRows) {
     const Planner planner(large_model(), card_facts(16ull << 30));
     Settings settings;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The engine: one loaded model on one device. One thread at a time calls it; telemetry, tokenizer,
 // planner copies and stop requests may be used from any thread.
+//
+// An error of kind device_lost says that this engine cannot go on: every later request gives it
+// too, bytes() may be zeros, and model(), device(), plan() and planner() must not be called.
 #pragma once
 
 #include <atomic>
