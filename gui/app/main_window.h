@@ -48,6 +48,7 @@ class MainWindow : public QMainWindow, public ScriptTarget {
     void begin();
     void openModel(const QString& path);
     void dropFiles(const QStringList& paths);
+    EngineController& engine() const { return *m_engine; }
 
     QWidget* scriptWindow() override { return this; }
     void scriptOpen(const QString& path) override { openModel(path); }

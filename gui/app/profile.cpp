@@ -27,7 +27,20 @@ QString key(const char* what, QSize screen) {
 Profile::Profile(const QString& folder)
     : m_chats(place(folder, QStandardPaths::AppDataLocation, QStringLiteral("chats.sqlite"))),
       m_settings(place(folder, QStandardPaths::AppConfigLocation, QStringLiteral("granary.ini")),
-                 QSettings::IniFormat) {}
+                 QSettings::IniFormat) {
+    m_writer.setMaxThreadCount(1);  // in order
+}
+
+Profile::~Profile() { m_writer.waitForDone(); }
+
+// Objects of one file share what they hold, so that only the wait for the disk moves elsewhere.
+void Profile::write(const QString& key, const QVariant& value) {
+    m_writer.start([file = m_settings.fileName(), key, value] {
+        QSettings settings(file, QSettings::IniFormat);
+        settings.setValue(key, value);
+        settings.sync();
+    });
+}
 
 QStringList Profile::recentModels() const {
     QStringList models = m_settings.value(QStringLiteral("models/recent")).toStringList();
@@ -39,7 +52,7 @@ void Profile::addRecentModel(const QString& path) {
     QStringList models = m_settings.value(QStringLiteral("models/recent")).toStringList();
     models.removeAll(path);
     models.prepend(path);
-    m_settings.setValue(QStringLiteral("models/recent"), models.mid(0, kRecent));
+    write(QStringLiteral("models/recent"), models.mid(0, kRecent));
 }
 
 QString Profile::theme() const {
@@ -47,7 +60,7 @@ QString Profile::theme() const {
 }
 
 void Profile::setTheme(const QString& theme) {
-    m_settings.setValue(QStringLiteral("window/theme"), theme);
+    write(QStringLiteral("window/theme"), theme);
 }
 
 QByteArray Profile::layout(QSize screen) const {
@@ -55,7 +68,7 @@ QByteArray Profile::layout(QSize screen) const {
 }
 
 void Profile::setLayout(QSize screen, const QByteArray& state) {
-    m_settings.setValue(key("layout", screen), state);
+    write(key("layout", screen), state);
 }
 
 QByteArray Profile::geometry(QSize screen) const {
@@ -63,7 +76,7 @@ QByteArray Profile::geometry(QSize screen) const {
 }
 
 void Profile::setGeometry(QSize screen, const QByteArray& geometry) {
-    m_settings.setValue(key("geometry", screen), geometry);
+    write(key("geometry", screen), geometry);
 }
 
 void Profile::forgetLayouts() {

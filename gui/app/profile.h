@@ -6,6 +6,7 @@
 #include <QSettings>
 #include <QSize>
 #include <QStringList>
+#include <QThreadPool>
 
 namespace granary::gui {
 
@@ -13,6 +14,7 @@ class Profile {
   public:
     // Empty: the places that the system keeps for this user.
     explicit Profile(const QString& folder = {});
+    ~Profile();
 
     QString chatsPath() const { return m_chats; }
 
@@ -30,8 +32,11 @@ class Profile {
     void forgetLayouts();
 
   private:
+    void write(const QString& key, const QVariant& value);
+
     QString m_chats;
-    QSettings m_settings;
+    QSettings m_settings;  // reads; what is written becomes visible here at once
+    QThreadPool m_writer;  // waits for the disk in the window's place
 };
 
 }  // namespace granary::gui

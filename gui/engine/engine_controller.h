@@ -27,6 +27,8 @@ class EngineController : public QObject {
     const std::optional<LoadedModel>& model() const { return m_model; }
     const MemoryFigures& memory() const { return m_memory; }
 
+    EngineWorker* worker() const { return m_worker; }  // for tests: whose signals it repeats
+
     // Closes what is open first; a running answer is stopped.
     void open(const QString& path, const Settings& settings);
     void close();
