@@ -73,9 +73,10 @@ std::vector<const TileKernels*> supported() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
         list.push_back(&kTileAvx512);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c"))
-        list.push_back(&kTileAvx2);
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                      __builtin_cpu_supports("f16c");
+    if (avx2 && __builtin_cpu_supports("avxvnni")) list.push_back(&kTileAvxVnni);
+    if (avx2) list.push_back(&kTileAvx2);
 #endif
     list.push_back(&kTilePortable);
     return list;

@@ -51,6 +51,7 @@ std::span<const TileKernels* const> tile_kernels();
 extern const TileKernels kTilePortable;
 #if defined(__x86_64__)
 extern const TileKernels kTileAvx2;
+extern const TileKernels kTileAvxVnni;
 extern const TileKernels kTileAvx512;
 #endif
 
