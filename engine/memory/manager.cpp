@@ -31,8 +31,7 @@ MemoryManager::MemoryManager(gpu::Device& device, const Model& model, const Plan
 MemoryManager::~MemoryManager() {
     (void)quiesce();
     for (auto& [id, range] : kv_) {
-        const auto mapped = std::find(range.granules.begin(), range.granules.end(), kNone);
-        (void)device_.unmap(range.id, 0, static_cast<size_t>(mapped - range.granules.begin()));
+        (void)device_.unmap(range.id, 0, mapped_places(range));
         device_.release(range.id);
     }
 }
@@ -126,7 +125,6 @@ uint32_t MemoryManager::update_spans() {
 }
 
 // ---- K/V
-// -----------------------------------------------------------------------------------------
 
 Result<KvId> MemoryManager::create_kv() {
     const KvId id = next_kv_;
@@ -138,31 +136,49 @@ Result<KvId> MemoryManager::create_kv() {
     return id;
 }
 
+// A range of K/V is mapped from its start without a gap.
+size_t MemoryManager::mapped_places(const Mapped& kv) {
+    const auto end = std::partition_point(kv.granules.begin(), kv.granules.end(),
+                                          [](gpu::GranuleId id) { return id != kNone; });
+    return static_cast<size_t>(end - kv.granules.begin());
+}
+
+void MemoryManager::quarantine(std::span<const gpu::GranuleId> granules, const Error& cause) {
+    quarantined_.insert(quarantined_.end(), granules.begin(), granules.end());
+    event(MemoryEvent::Kind::quarantined, 0, static_cast<uint32_t>(granules.size()), 0);
+    if (log_)
+        log_(LogLevel::error,
+             plural(granules.size(), "granule") +
+                 " out of use until the model is loaded again: " + cause.message());
+}
+
 void MemoryManager::drop_kv(KvId id) {
     const auto found = kv_.find(id);
     if (found == kv_.end()) return;
     Mapped& range = found->second;
-    const auto unmapped = std::find(range.granules.begin(), range.granules.end(), kNone);
-    const std::vector<gpu::GranuleId> granules(range.granules.begin(), unmapped);
+    const std::vector<gpu::GranuleId> granules(
+        range.granules.begin(),
+        range.granules.begin() + static_cast<ptrdiff_t>(mapped_places(range)));
+    const auto count = static_cast<uint32_t>(granules.size());
     (void)quiesce();
-    if (unmap(range, 0, granules.size())) {
-        device_.release(range.id);
-        kv_.erase(found);
-        // Back to experts from the low mark upwards: the reverse of how they were taken.
-        if (map(range_, low_, granules)) {
-            low_ += static_cast<uint32_t>(granules.size());
-            update_spans();
-            if (!granules.empty()) {
-                event(MemoryEvent::Kind::kv_trimmed, 0, static_cast<uint32_t>(granules.size()), 0);
-                if (log_)
-                    log_(LogLevel::info, "K/V trimmed: " + plural(granules.size(), "granule") +
-                                             " back to experts; slots " +
-                                             std::to_string(experts_->usable_slots()));
-            }
-        } else {
-            quarantined_.insert(quarantined_.end(), granules.begin(), granules.end());
-            event(MemoryEvent::Kind::quarantined, 0, static_cast<uint32_t>(granules.size()), 0);
-        }
+    if (auto r = unmap(range, 0, count); !r) {
+        // They stay where they are and count as K/V, which nobody will ask for again.
+        if (log_) log_(LogLevel::error, "K/V cannot be given back: " + r.error().message());
+        return;
+    }
+    device_.release(range.id);
+    kv_.erase(found);
+    // Back to experts from the low mark upwards: the reverse of how they were taken.
+    if (auto r = map(range_, low_, granules); !r) {
+        quarantine(granules, r.error());
+    } else if (count > 0) {
+        low_ += count;
+        update_spans();
+        event(MemoryEvent::Kind::kv_trimmed, 0, count, 0);
+        if (log_)
+            log_(LogLevel::info, "K/V trimmed: " + plural(count, "granule") +
+                                     " back to experts; slots " +
+                                     std::to_string(experts_->usable_slots()));
     }
     publish(true);
 }
@@ -172,15 +188,11 @@ std::byte* MemoryManager::kv_base(KvId id) const {
 }
 
 uint64_t MemoryManager::kv_cells(KvId id) const {
-    const auto& granules = kv_.at(id).granules;
-    const auto mapped = std::find(granules.begin(), granules.end(), kNone) - granules.begin();
-    return static_cast<uint64_t>(mapped) * granule_bytes_ / kv_layout_.step_bytes * gpu::kStepCells;
+    return mapped_places(kv_.at(id)) * granule_bytes_ / kv_layout_.step_bytes * gpu::kStepCells;
 }
 
 uint32_t MemoryManager::kv_need(KvId id, uint64_t cells) const {
-    const auto& granules = kv_.at(id).granules;
-    const auto mapped = static_cast<uint64_t>(std::find(granules.begin(), granules.end(), kNone) -
-                                              granules.begin());
+    const uint64_t mapped = mapped_places(kv_.at(id));
     const uint64_t wanted = divide_up(steps_of(cells) * kv_layout_.step_bytes, granule_bytes_);
     return wanted > mapped ? static_cast<uint32_t>(wanted - mapped) : 0;
 }
@@ -205,33 +217,29 @@ Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
     }
     // Publish the removal first: no table names a slot above the new mark any more.
     const uint32_t old_low = low_;
+    const auto keep_old = [&](const Error& cause) {
+        low_ = old_low;
+        update_spans();
+        publish(true);
+        return tl::unexpected(cause);
+    };
     low_ -= need;
     uint32_t from_experts = 0;
     for (uint32_t place = low_; place < old_low; ++place)
         from_experts += expert_owner(place) == Owner::experts;
     growth.experts_lost = update_spans();
     growth.granules = need;
-    if (auto r = quiesce(); !r) return tl::unexpected(r.error());
+    if (auto r = quiesce(); !r) return keep_old(r.error());
     const std::vector<gpu::GranuleId> granules(range_.granules.begin() + low_,
                                                range_.granules.begin() + old_low);
-    const size_t first =
-        std::find(range.granules.begin(), range.granules.end(), kNone) - range.granules.begin();
-    auto moved = unmap(range_, low_, need);
-    if (moved) {
-        moved = map(range, first, granules);
-        if (!moved && !map(range_, low_, granules)) {
-            // Neither here nor there: out of use until the next load, and shown as such.
-            quarantined_.insert(quarantined_.end(), granules.begin(), granules.end());
-            event(MemoryEvent::Kind::quarantined, 0, need, 0);
-            publish(true);
-            return tl::unexpected(moved.error());
-        }
-    }
-    if (!moved) {
-        low_ = old_low;
-        update_spans();
+    const size_t first = mapped_places(range);
+    if (auto r = unmap(range_, low_, need); !r) return keep_old(r.error());
+    if (auto r = map(range, first, granules); !r) {
+        if (map(range_, low_, granules)) return keep_old(r.error());
+        // Neither here nor there: out of use until the next load, and shown as such.
+        quarantine(granules, r.error());
         publish(true);
-        return tl::unexpected(moved.error());
+        return tl::unexpected(r.error());
     }
     // A granule that held weights would decode to NaN scales: cells start as zeros.
     device_.fill(gpu::StreamId::compute, device_.base(range.id) + first * granule_bytes_, 0,
@@ -241,16 +249,16 @@ Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
     if (log_)
         log_(LogLevel::info,
              "K/V grown to " + std::to_string(kv_cells(id)) + " cells (" +
-                 format_bytes(need * granule_bytes_) + "): " + plural(need, "granule") +
-                 " from experts, " + plural(growth.experts_lost, "expert") +
-                 " lost a slot; slots " + std::to_string(experts_->usable_slots()) +
+                 format_bytes(need * granule_bytes_) + "): " + plural(need, "granule") + ", " +
+                 std::to_string(from_experts) + " of them held by experts; " +
+                 plural(growth.experts_lost, "expert") + " lost a slot; slots " +
+                 std::to_string(experts_->usable_slots()) +
                  "; new driver memory: " + (driver_allocations_after_load() ? "ASKED" : "none"));
     publish(true);
     return growth;
 }
 
 // ---- loan
-// ----------------------------------------------------------------------------------------
 
 Result<MemoryManager::Loan> MemoryManager::take_loan(uint32_t chunk) {
     Loan loan;
@@ -262,7 +270,11 @@ Result<MemoryManager::Loan> MemoryManager::take_loan(uint32_t chunk) {
                         " planned, " + std::to_string(loan_) + " lent");
     loan_ = loan.granules;
     loan.experts_lost = update_spans();
-    if (auto r = quiesce(); !r) return tl::unexpected(r.error());
+    if (auto r = quiesce(); !r) {
+        loan_ = 0;
+        update_spans();
+        return tl::unexpected(r.error());
+    }
     loan.base = device_.base(range_.id) + (end_ - loan_) * granule_bytes_;
     event(MemoryEvent::Kind::loan_taken, 0, loan_, loan.experts_lost);
     publish(true);
@@ -279,7 +291,6 @@ void MemoryManager::return_loan() {
 }
 
 // ---- figures
-// -------------------------------------------------------------------------------------
 
 double MemoryManager::seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - telemetry_.opened)

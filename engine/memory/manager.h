@@ -39,7 +39,8 @@ class MemoryManager {
 
     // ---- K/V: one range per conversation ---------------------------------------------------
     Result<KvId> create_kv();
-    void drop_kv(KvId id);  // its granules go back to experts
+    // Its granules go back to experts. What the device does not take back is logged.
+    void drop_kv(KvId id);
     std::byte* kv_base(KvId id) const;
     uint64_t kv_cells(KvId id) const;  // that are mapped
     // Granules that `cells` cells of `id` still need, and those that K/V may still take.
@@ -84,6 +85,8 @@ class MemoryManager {
     Result<void> reserve(Mapped& range, uint32_t places, std::string name);
     Result<void> map(Mapped& range, size_t first, std::span<const gpu::GranuleId> granules);
     Result<void> unmap(Mapped& range, size_t first, size_t count);
+    static size_t mapped_places(const Mapped& kv);
+    void quarantine(std::span<const gpu::GranuleId> granules, const Error& cause);
     uint32_t update_spans();
     Result<void> quiesce();
     void event(MemoryEvent::Kind kind, uint64_t cells, uint32_t granules, uint32_t experts);
