@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 
 namespace granary::cli {
 
@@ -33,25 +34,6 @@ int exit_code(const Error& error) {
 int report_error(const Error& error, std::ostream& err) {
     err << "granary-cli: " << error.message() << "\n";
     return exit_code(error);
-}
-
-void SettingsOptions::add_to(CLI::App& command) {
-    values_.reserve(Settings::entries().size());  // CLI11 keeps references to the strings
-    for (const Settings::Entry& entry : Settings::entries()) {
-        auto& value = values_.emplace_back(std::string(entry.name), "");
-        command.add_option("--" + value.first, value.second, std::string(entry.help))
-            ->type_name("VALUE")
-            ->group("Settings");
-    }
-}
-
-Result<Settings> SettingsOptions::settings() const {
-    Settings settings;
-    for (const auto& [name, value] : values_) {
-        if (value.empty()) continue;
-        if (auto set = settings.set(name, value); !set) return tl::unexpected(set.error());
-    }
-    return settings;
 }
 
 Result<std::string> read_file(const std::string& path, uint64_t limit) {

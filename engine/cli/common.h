@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What the subcommands share: exit codes, settings as options, how errors and log lines look.
+// What the subcommands share: exit codes, how errors look, files.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <ostream>
 #include <string>
 
@@ -22,16 +21,6 @@ int exit_code(const Error& error);
 
 // Prints "granary-cli: what: detail. advice" and gives the exit code.
 int report_error(const Error& error, std::ostream& err);
-
-// Settings of DESIGN 4 that act, as options of a subcommand that runs a model.
-class SettingsOptions {
-  public:
-    void add_to(CLI::App& command);
-    Result<Settings> settings() const;
-
-  private:
-    std::vector<std::pair<std::string, std::string>> values_;  // identifier, text as given
-};
 
 // A whole file, at most `limit` bytes.
 Result<std::string> read_file(const std::string& path, uint64_t limit);

@@ -10,6 +10,7 @@
 #include "engine/cli/measure.h"
 #include "engine/cli/render_template.h"
 #include "engine/cli/run.h"
+#include "engine/cli/settings_options.h"
 #include "engine/cli/tokenize.h"
 #include "granary/version.h"
 
