@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Where things lie inside workspace, loan and K/V step: pure arithmetic, shared by the planner
+// Where things lie inside workspace and loan: pure arithmetic, shared by the planner
 // and by the engine that executes its plans.
 #pragma once
 
@@ -73,23 +73,5 @@ struct TableLayout {
     uint64_t bytes = 0;
 };
 TableLayout table_layout(uint32_t experts);  // as many slots as experts at most
-
-// One K/V step of kStepCells cells: layer by layer K then V.
-struct KvLayout {
-    uint64_t row_bytes = 0;   // of one cell's K, and of its V
-    uint64_t part_bytes = 0;  // of one layer's K (or V) in a step
-    uint64_t step_bytes = 0;
-    gpu::KvFormat format = gpu::KvFormat::f16;
-
-    gpu::KvView view(std::byte* base, uint32_t layer) const {
-        return {base,      step_bytes, 2 * layer * part_bytes, (2 * layer + 1) * part_bytes,
-                row_bytes, format};
-    }
-};
-KvLayout kv_layout(const ModelFacts& model, gpu::KvFormat format);
-
-inline uint64_t steps_of(uint64_t cells) {
-    return divide_up(cells, gpu::kStepCells);
-}
 
 }  // namespace granary

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/experts/expert_cache.h"
+#include "engine/kv/kv_layout.h"
 #include "engine/memory/layout.h"
 #include "engine/model/model.h"
 #include "gpu/device.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/kv/kv_layout.h"
 #include "engine/memory/layout.h"
 
 namespace granary {
