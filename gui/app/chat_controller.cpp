@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/app/chat_controller.h"
 
+#include <QAccessible>
 #include <QDateTime>
 
 #include "gui/chat/chat_pane.h"
@@ -318,6 +319,9 @@ void ChatController::endAnswer(Ending ending) {
     if (MessageView* view = m_pane.transcript()->last()) {
         view->setProgress(0, 0, 0);
         view->setMessage(answer);
+        view->setAccessibleDescription(answer.text);
+        QAccessibleEvent event(view, QAccessible::Alert);  // "the answer is there"
+        QAccessible::updateAccessibility(&event);
     }
     flushAnswer();
     Q_EMIT changed();

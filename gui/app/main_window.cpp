@@ -130,7 +130,23 @@ void MainWindow::makeDocks() {
     m_bottomTabs->setDocumentMode(true);
     m_bottomTabs->addTab(m_plot, tr("Time"));
     m_bottomTabs->addTab(m_log, tr("Log"));
+    styleTabs();
     m_bottomDock = dock("bottom", tr("Time and log"), m_bottomTabs, Qt::BottomDockWidgetArea);
+}
+
+// Flat tabs with a line under the current one.
+void MainWindow::styleTabs() {
+    const Tones& tones = Theme::tones(m_theme.dark());
+    m_bottomTabs->setStyleSheet(
+        QStringLiteral("QTabWidget::pane { border: 0; border-top: 1px solid %1; }"
+                       "QTabBar { qproperty-drawBase: 0; }"
+                       "QTabBar::tab { border: 0; border-bottom: 2px solid transparent;"
+                       " padding: 6px 12px; color: %2; background: transparent; }"
+                       "QTabBar::tab:hover { color: %3; }"
+                       "QTabBar::tab:selected { color: %3; border-bottom-color: %4; }")
+            .arg(tones.border.name(), tones.muted.name(),
+                 Theme::palette(m_theme.dark()).color(QPalette::WindowText).name(),
+                 tones.accent.name()));
 }
 
 void MainWindow::makeToolBar() {
@@ -402,6 +418,7 @@ void MainWindow::updateActions() {
     m_actions->newChat->setEnabled(m_chat && !m_engine->busy() && !m_chat->pending());
     m_actions->closeModel->setEnabled(model);
     m_actions->openStarter->setEnabled(!starterModelPath().isEmpty());
+    m_pane->setQuestionsEnabled(m_chat && m_chat->canSend());
     m_pane->composer()->input()->setEnabled(state != State::no_model && state != State::lost);
 }
 
@@ -474,14 +491,14 @@ void MainWindow::updateQuestions() {
     // They belong to the sample document, in the tray or in this chat.
     bool here = false;
     if (m_welcome) {
-        for (const Document& document : m_tray->documents()) {
-            here = here || document.path == m_welcome->documentPath;
-        }
-        for (const ChatMessage& message : m_chat->messages()) {
-            for (const Document& document : message.documents) {
-                here = here || document.path == m_welcome->documentPath;
+        const QFileInfo sample(m_welcome->documentPath);
+        const auto look = [&](const QVector<Document>& documents) {
+            for (const Document& document : documents) {
+                here = here || QFileInfo(document.path) == sample;
             }
-        }
+        };
+        look(m_tray->documents());
+        for (const ChatMessage& message : m_chat->messages()) look(message.documents);
     }
     m_pane->showQuestions(here);
 }

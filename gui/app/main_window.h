@@ -74,6 +74,7 @@ class MainWindow : public QMainWindow, public ScriptTarget {
   private:
     void makeCentre();
     void makeDocks();
+    void styleTabs();
     void makeToolBar();
     void makeRails();
     void makeMenus();

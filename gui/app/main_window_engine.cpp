@@ -256,7 +256,10 @@ void MainWindow::connectActions() {
         m_actions->toggleBottom->setChecked(m_bottomDock->isHidden());
         m_bottomDock->setVisible(m_bottomDock->isHidden());
     });
-    connect(&m_theme, &Theme::changed, this, [this] { updateChips(); });
+    connect(&m_theme, &Theme::changed, this, [this] {
+        styleTabs();
+        updateChips();
+    });
 }
 
 // ---- models and settings ---------------------------------------------------------------------

@@ -99,6 +99,8 @@ void ChatPane::showQuestions(bool show) {
     m_questions->setVisible(show && left > 0);
 }
 
+void ChatPane::setQuestionsEnabled(bool enabled) { m_questions->setEnabled(enabled); }
+
 void ChatPane::hideQuestion(const QString& question) {
     for (int i = 0; i < m_questionLayout->count(); ++i) {
         auto* chip = static_cast<Chip*>(m_questionLayout->itemAt(i)->widget());

@@ -45,6 +45,7 @@ class ChatPane : public QWidget {
     // Buttons question1, question2, .. above the input; a name stays with its question.
     void setQuestions(const QStringList& questions);
     void showQuestions(bool show);
+    void setQuestionsEnabled(bool enabled);
     void hideQuestion(const QString& question);
     void openOptions(bool open);
 

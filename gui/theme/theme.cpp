@@ -186,6 +186,12 @@ QWidget[card="true"] { background: %2; border: 1px solid %1; border-radius: 5px;
 QHeaderView::section {
     background: %2; border: 0; border-bottom: 1px solid %1; padding: 4px 6px; }
 QListView#logLines { padding-left: 8px; }
+QMenu { background: %2; border: 1px solid %1; padding: 4px; }
+QMenu::item { padding: 5px 28px 5px 28px; border-radius: 4px; }
+QMenu::item:selected { background: %3; }
+QMenu::item:disabled { color: %17; }
+QMenu::indicator { left: 8px; }
+QMenu::separator { height: 1px; background: %1; margin: 4px 8px; }
 QScrollBar:vertical { background: transparent; width: 12px; margin: 0; border: 0; }
 QScrollBar:horizontal { background: transparent; height: 12px; margin: 0; border: 0; }
 QScrollBar::handle { background: %14; border-radius: 4px; margin: 2px; }
