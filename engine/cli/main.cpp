@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <exception>
 #include <iostream>
+#include <new>
 
 #include "engine/cli/common.h"
 #include "engine/cli/inspect.h"
@@ -20,8 +22,10 @@ using namespace granary;
 
 // The one thing that a signal handler may touch.
 StopSignal* g_interrupt = nullptr;
-void interrupt(int) {
+// The first signal asks for an end with what there is, the second one ends the process.
+void interrupt(int signal) {
     g_interrupt->request();
+    std::signal(signal, SIG_DFL);
 }
 
 }  // namespace
@@ -35,9 +39,6 @@ int main(int argc, char** argv) {
         "4 memory or device failed, 130 interrupted.");
     int code = cli::kOk;
     StopSignal stop;
-    g_interrupt = &stop;
-    std::signal(SIGINT, interrupt);
-    std::signal(SIGTERM, interrupt);
     std::signal(SIGPIPE, SIG_IGN);
 
     cli::RunOptions run_options;
@@ -69,6 +70,10 @@ int main(int argc, char** argv) {
             return;
         }
         run_options.settings = *settings;
+        // The other subcommands have nothing to keep: there a signal ends the process as usual.
+        g_interrupt = &stop;
+        std::signal(SIGINT, interrupt);
+        std::signal(SIGTERM, interrupt);
         code = cli::run(run_options, std::cout, std::cerr, isatty(STDERR_FILENO), stop);
     });
 
@@ -147,6 +152,14 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? cli::kOk : cli::kUsage;
+    } catch (const std::bad_alloc&) {
+        return cli::report_error({ErrorKind::out_of_memory, "main memory ran out", "",
+                                  "Close other programs or choose smaller settings"},
+                                 std::cerr);
+    } catch (const std::exception& error) {
+        return cli::report_error(
+            {ErrorKind::internal, "a fault of this program ended the work", error.what(), ""},
+            std::cerr);
     }
     return code;
 }
