@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include <array>
 
+#include "engine/gguf/printable.h"
 #include "engine/model/model.h"
 
 namespace granary {
@@ -22,10 +23,9 @@ Result<Model> load_model(std::shared_ptr<const gguf::File> file) {
     std::string supported;
     for (const Family& family : kFamilies)
         supported += (supported.empty() ? "" : ", ") + std::string(family.name);
-    return fail(
-        ErrorKind::unsupported,
-        "models of the family \"" + std::string(name->substr(0, 64)) + "\" are not supported",
-        file->path(), "Supported families: " + supported);
+    return fail(ErrorKind::unsupported,
+                "models of the family " + gguf::quoted(*name, 64) + " are not supported",
+                gguf::quoted(file->path()), "Supported families: " + supported);
 }
 
 std::vector<Model::Fixed> Model::fixed() {

@@ -2,8 +2,10 @@
 // Qwen3-MoE: every layer is grouped-query attention (RMS norm on each q and k head, NEOX rotation
 // over the whole head) and a mixture of experts (softmax router, weights normalised over the
 // chosen ones), no shared expert.
+#include <algorithm>
 #include <cmath>
 
+#include "engine/gguf/printable.h"
 #include "engine/memory/layout.h"
 #include "engine/model/model.h"
 #include "engine/model/tensors.h"
@@ -17,7 +19,7 @@ Result<Model> load_qwen3moe(std::shared_ptr<const gguf::File> file) {
     ModelFacts& facts = model.facts;
     auto name = file->find_string("general.name");
     if (!name) return tl::unexpected(name.error());
-    facts.name = name->value_or("").substr(0, 128);
+    facts.name = gguf::printable(name->value_or(""), 128);
     facts.family = "qwen3moe";
     facts.layers = read.count("block_count", 1, 1024);
     facts.trained_context = read.count("context_length", 1, 1u << 30);
@@ -43,7 +45,7 @@ Result<Model> load_qwen3moe(std::shared_ptr<const gguf::File> file) {
         attention.rope_scale = 1.0f / read.real("rope.scaling.factor");
     else if (scaling != "none")
         read.set_error({ErrorKind::unsupported, "this rotation scaling is not supported",
-                        "qwen3moe.rope.scaling.type is \"" + scaling.substr(0, 64) + "\"",
+                        "qwen3moe.rope.scaling.type is " + gguf::quoted(scaling, 64),
                         "Supported: none, linear"});
     const gguf::Tensor* embedding = file->tensor("token_embd.weight");
     facts.vocab =

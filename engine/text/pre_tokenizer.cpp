@@ -4,6 +4,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "engine/gguf/printable.h"
 #include "engine/text/utf8.h"
 
 namespace granary::text {
@@ -106,8 +107,8 @@ Result<PreTokenizer> PreTokenizer::make(std::string_view name, const std::string
         return pre;
     }
     return fail(ErrorKind::unsupported,
-                "this pre-tokeniser is not supported: " + std::string(name.substr(0, 64)),
-                path + ": tokenizer.ggml.pre; supported: " + supported_names());
+                "this pre-tokeniser is not supported: " + gguf::quoted(name, 64),
+                gguf::quoted(path) + ": tokenizer.ggml.pre; supported: " + supported_names());
 }
 
 PreTokenizer::Words::Words(const PreTokenizer& pre, std::string_view text)
