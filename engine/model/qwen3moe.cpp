@@ -3,6 +3,7 @@
 // over the whole head) and a mixture of experts (softmax router, weights normalised over the
 // chosen ones), no shared expert.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "engine/gguf/printable.h"
@@ -11,6 +12,16 @@
 #include "engine/model/tensors.h"
 
 namespace granary {
+namespace {
+
+constexpr std::array<std::string_view, 3> kTensors{"token_embd.weight", "output_norm.weight",
+                                                   "output.weight"};
+constexpr std::array<std::string_view, 12> kBlockTensors{
+    "attn_norm.weight",    "attn_q.weight",        "attn_k.weight",      "attn_v.weight",
+    "attn_output.weight",  "attn_q_norm.weight",   "attn_k_norm.weight", "ffn_norm.weight",
+    "ffn_gate_inp.weight", "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight"};
+
+}  // namespace
 
 Result<Model> load_qwen3moe(std::shared_ptr<const gguf::File> file) {
     TensorReader read(*file, "qwen3moe");
@@ -47,19 +58,17 @@ Result<Model> load_qwen3moe(std::shared_ptr<const gguf::File> file) {
         read.set_error({ErrorKind::unsupported, "this rotation scaling is not supported",
                         "qwen3moe.rope.scaling.type is " + gguf::quoted(scaling, 64),
                         "Supported: none, linear"});
-    const gguf::Tensor* embedding = file->tensor("token_embd.weight");
-    facts.vocab =
-        embedding && embedding->rows() <= (1u << 22) ? static_cast<uint32_t>(embedding->rows()) : 0;
+    read.allow_only(kTensors, kBlockTensors, facts.layers);
+    facts.vocab = read.rows_of("token_embd.weight", 1u << 22);
     if (read.error()) return tl::unexpected(*read.error());
-    if (facts.vocab == 0 || attention.heads % attention.kv_heads != 0 ||
-        attention.head_dim % 8 != 0 || value_dim != attention.head_dim ||
-        attention.rope_dims % 2 != 0 || attention.rope_dims > attention.head_dim)
+    if (attention.heads % attention.kv_heads != 0 || attention.head_dim % 8 != 0 ||
+        value_dim != attention.head_dim || attention.rope_dims % 2 != 0 ||
+        attention.rope_dims > attention.head_dim)
         return fail(ErrorKind::unsupported, "this combination of shapes is not supported",
-                    file->path() + ": vocabulary " + std::to_string(facts.vocab) + ", heads " +
-                        std::to_string(attention.heads) + "/" + std::to_string(attention.kv_heads) +
-                        ", head sizes " + std::to_string(attention.head_dim) + "/" +
-                        std::to_string(value_dim) + ", rotated " +
-                        std::to_string(attention.rope_dims));
+                    gguf::quoted(file->path()) + ": heads " + std::to_string(attention.heads) +
+                        "/" + std::to_string(attention.kv_heads) + ", head sizes " +
+                        std::to_string(attention.head_dim) + "/" + std::to_string(value_dim) +
+                        ", rotated " + std::to_string(attention.rope_dims));
     facts.attention = attention;
 
     const uint32_t hidden = facts.hidden;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/model/tensors.h"
 
-#include <cmath>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
 
 namespace granary {
 namespace {
@@ -21,18 +24,23 @@ uint32_t TensorReader::count(const char* key, uint32_t low, uint32_t high) {
         set_error(value.error());
         return low;
     }
-    if (*value < low || *value > high) {
-        set_error({ErrorKind::invalid_file, file_.path() + " has an impossible value",
-                   full + " is " + std::to_string(*value) + ", expected " + std::to_string(low) +
-                       " to " + std::to_string(high),
-                   ""});
-        return low;
-    }
-    return static_cast<uint32_t>(*value);
+    return in_range(full + " is ", *value, low, high) ? static_cast<uint32_t>(*value) : low;
 }
 
 uint32_t TensorReader::count_or(const char* key, uint32_t fallback, uint32_t low, uint32_t high) {
-    return file_.find(family_ + "." + key) ? count(key, low, high) : fallback;
+    const std::string full = family_ + "." + key;
+    if (file_.find(full)) return count(key, low, high);
+    return in_range(full + " is absent, which stands for ", fallback, low, high) ? fallback : low;
+}
+
+bool TensorReader::in_range(const std::string& subject, uint64_t value, uint64_t low,
+                            uint64_t high) {
+    if (value >= low && value <= high) return true;
+    set_error({ErrorKind::invalid_file, path_ + " has an impossible value",
+               subject + std::to_string(value) + ", expected " + std::to_string(low) + " to " +
+                   std::to_string(high),
+               ""});
+    return false;
 }
 
 float TensorReader::real(const char* key) {
@@ -42,9 +50,12 @@ float TensorReader::real(const char* key) {
         set_error(value.error());
         return 1;
     }
-    if (!std::isfinite(*value) || *value <= 0 || *value > 1e30) {
-        set_error({ErrorKind::invalid_file, file_.path() + " has an impossible value",
-                   full + " is " + std::to_string(*value) + ", expected a positive number", ""});
+    // Written so that a NaN fails too; the bounds leave room for a product or quotient in f32.
+    if (!(*value >= 1e-30 && *value <= 1e30)) {
+        std::array<char, 32> text{};
+        std::snprintf(text.data(), text.size(), "%g", *value);
+        set_error({ErrorKind::invalid_file, path_ + " has an impossible value",
+                   full + " is " + text.data() + ", expected 1e-30 to 1e30", ""});
         return 1;
     }
     return static_cast<float>(*value);
@@ -63,11 +74,33 @@ std::string TensorReader::text_or(const char* key, const char* fallback) {
     return *value ? std::string(**value) : std::string(fallback);
 }
 
+void TensorReader::allow_only(std::span<const std::string_view> names,
+                              std::span<const std::string_view> block_parts, uint32_t layers) {
+    const auto among = [](std::span<const std::string_view> list, std::string_view name) {
+        return std::find(list.begin(), list.end(), name) != list.end();
+    };
+    const auto is_part = [&](std::string_view name) {
+        if (!name.starts_with("blk.")) return false;
+        uint32_t block = 0;
+        const char* const end = name.data() + name.size();
+        const auto [stop, error] = std::from_chars(name.data() + 4, end, block);
+        return error == std::errc() && block < layers && stop != end && *stop == '.' &&
+               among(block_parts, {stop + 1, end});
+    };
+    for (const gguf::Tensor& tensor : file_.tensors()) {
+        if (among(names, tensor.name) || is_part(tensor.name)) continue;
+        return set_error({ErrorKind::unsupported, "a tensor of this model is not supported",
+                          gguf::printable(tensor.name) + " in " + path_ + " is not part of " +
+                              family_ + " as this program knows it",
+                          "Choose another conversion of the model"});
+    }
+}
+
 const gguf::Tensor* TensorReader::find(const std::string& name,
                                        std::initializer_list<uint64_t> shape) {
     const gguf::Tensor* tensor = file_.tensor(name);
     if (!tensor) {
-        set_error({ErrorKind::invalid_file, file_.path() + " lacks a tensor",
+        set_error({ErrorKind::invalid_file, path_ + " lacks a tensor",
                    name + " " + shape_text(shape), "The file may be damaged or another variant"});
         return nullptr;
     }
@@ -75,7 +108,7 @@ const gguf::Tensor* TensorReader::find(const std::string& name,
     bool equal = tensor->dims <= shape.size();
     for (uint64_t n : shape) equal = equal && tensor->shape[axis++] == n;
     if (!equal) {
-        set_error({ErrorKind::invalid_file, file_.path() + " has a tensor of unexpected shape",
+        set_error({ErrorKind::invalid_file, path_ + " has a tensor of unexpected shape",
                    name + " is [" + std::to_string(tensor->shape[0]) + ", " +
                        std::to_string(tensor->shape[1]) + ", " + std::to_string(tensor->shape[2]) +
                        ", " + std::to_string(tensor->shape[3]) + "], expected " + shape_text(shape),
@@ -83,13 +116,25 @@ const gguf::Tensor* TensorReader::find(const std::string& name,
         return nullptr;
     }
     if (!gpu::weight_type_info(tensor->type).decodes) {
-        set_error({ErrorKind::unsupported, "this program cannot compute with a tensor's type",
-                   name + " in " + file_.path() + " is " +
-                       std::string(gpu::weight_type_info(tensor->type).name),
-                   "Use another quantisation of the model"});
+        set_error(
+            {ErrorKind::unsupported, "this program cannot compute with a tensor's type",
+             name + " in " + path_ + " is " + std::string(gpu::weight_type_info(tensor->type).name),
+             "Use another quantisation of the model"});
         return nullptr;
     }
     return tensor;
+}
+
+uint32_t TensorReader::rows_of(const std::string& name, uint32_t most) {
+    const gguf::Tensor* tensor = file_.tensor(name);
+    if (!tensor) {
+        set_error({ErrorKind::invalid_file, path_ + " lacks a tensor", name,
+                   "The file may be damaged or another variant"});
+        return 1;
+    }
+    return in_range("the number of rows of " + name + " is ", tensor->rows(), 1, most)
+               ? static_cast<uint32_t>(tensor->rows())
+               : 1;
 }
 
 gpu::Weight TensorReader::matrix(const std::string& name, uint32_t rows, uint32_t cols) {
@@ -109,10 +154,10 @@ const float* TensorReader::vector(const std::string& name, uint32_t size) {
     const gguf::Tensor* tensor = find(name, {size});
     if (!tensor) return nullptr;
     if (tensor->type != gpu::WeightType::f32) {
-        set_error({ErrorKind::unsupported, "a vector of the model is not F32",
-                   name + " in " + file_.path() + " is " +
-                       std::string(gpu::weight_type_info(tensor->type).name),
-                   ""});
+        set_error(
+            {ErrorKind::unsupported, "a vector of the model is not F32",
+             name + " in " + path_ + " is " + std::string(gpu::weight_type_info(tensor->type).name),
+             ""});
         return nullptr;
     }
     return reinterpret_cast<const float*>(tensor->data);
