@@ -144,6 +144,7 @@ size_t MemoryManager::mapped_places(const Mapped& kv) {
 }
 
 void MemoryManager::quarantine(std::span<const gpu::GranuleId> granules, const Error& cause) {
+    if (granules.empty()) return;
     quarantined_.insert(quarantined_.end(), granules.begin(), granules.end());
     event(MemoryEvent::Kind::quarantined, 0, static_cast<uint32_t>(granules.size()), 0);
     if (log_)
@@ -152,33 +153,47 @@ void MemoryManager::quarantine(std::span<const gpu::GranuleId> granules, const E
                  " out of use until the model is loaded again: " + cause.message());
 }
 
+uint32_t MemoryManager::map_back(std::span<const gpu::GranuleId> granules) {
+    const uint32_t before = low_;
+    if (map(range_, low_, granules)) {
+        low_ += static_cast<uint32_t>(granules.size());
+    } else {
+        // One by one, so that a granule that cannot be mapped costs no other.
+        for (const gpu::GranuleId& granule : granules) {
+            if (auto r = map(range_, low_, {&granule, 1}); r)
+                ++low_;
+            else
+                quarantine({&granule, 1}, r.error());
+        }
+    }
+    update_spans();
+    return low_ - before;
+}
+
 void MemoryManager::drop_kv(KvId id) {
     const auto found = kv_.find(id);
     if (found == kv_.end()) return;
-    Mapped& range = found->second;
-    const std::vector<gpu::GranuleId> granules(
-        range.granules.begin(),
-        range.granules.begin() + static_cast<ptrdiff_t>(mapped_places(range)));
-    const auto count = static_cast<uint32_t>(granules.size());
-    (void)quiesce();
-    if (auto r = unmap(range, 0, count); !r) {
-        // They stay where they are and count as K/V, which nobody will ask for again.
-        if (log_) log_(LogLevel::error, "K/V cannot be given back: " + r.error().message());
-        return;
-    }
-    device_.release(range.id);
+    const Mapped range = std::move(found->second);
     kv_.erase(found);
-    // Back to experts from the low mark upwards: the reverse of how they were taken.
-    if (auto r = map(range_, low_, granules); !r) {
-        quarantine(granules, r.error());
-    } else if (count > 0) {
-        low_ += count;
-        update_spans();
-        event(MemoryEvent::Kind::kv_trimmed, 0, count, 0);
-        if (log_)
-            log_(LogLevel::info, "K/V trimmed: " + plural(count, "granule") +
+    const size_t count = mapped_places(range);
+    std::vector<gpu::GranuleId> granules(range.granules.begin(),
+                                         range.granules.begin() + static_cast<ptrdiff_t>(count));
+    // Neighbours by number are one piece to the device: in order they make the fewest.
+    std::sort(granules.begin(), granules.end());
+    auto freed = quiesce();
+    if (freed && count > 0) freed = device_.unmap(range.id, 0, count);
+    if (freed) {
+        device_.release(range.id);
+        // Back to experts from the low mark upwards: the reverse of how they were taken.
+        const uint32_t back = map_back(granules);
+        if (back > 0) event(MemoryEvent::Kind::kv_trimmed, 0, back, 0);
+        if (back > 0 && log_)
+            log_(LogLevel::info, "K/V trimmed: " + plural(back, "granule") +
                                      " back to experts; slots " +
                                      std::to_string(experts_->usable_slots()));
+    } else {
+        // Still mapped where nobody will look for them.
+        quarantine(granules, freed.error());
     }
     publish(true);
 }
@@ -234,17 +249,25 @@ Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
                                                range_.granules.begin() + old_low);
     const size_t first = mapped_places(range);
     if (auto r = unmap(range_, low_, need); !r) return keep_old(r.error());
-    if (auto r = map(range, first, granules); !r) {
-        if (map(range_, low_, granules)) return keep_old(r.error());
-        // Neither here nor there: out of use until the next load, and shown as such.
-        quarantine(granules, r.error());
-        publish(true);
-        return tl::unexpected(r.error());
+    auto moved = map(range, first, granules);
+    if (moved) {
+        // A granule that held weights would decode to NaN scales: cells start as zeros.
+        device_.fill(gpu::StreamId::compute, device_.base(range.id) + first * granule_bytes_, 0,
+                     need * granule_bytes_);
+        moved = quiesce();
+        if (!moved && !unmap(range, first, need)) {
+            // Cells that nobody knows to be zero, and that stay: not this conversation's.
+            std::fill_n(range.granules.begin() + static_cast<ptrdiff_t>(first), need, kNone);
+            quarantine(granules, moved.error());
+            publish(true);
+            return tl::unexpected(moved.error());
+        }
     }
-    // A granule that held weights would decode to NaN scales: cells start as zeros.
-    device_.fill(gpu::StreamId::compute, device_.base(range.id) + first * granule_bytes_, 0,
-                 need * granule_bytes_);
-    if (auto r = quiesce(); !r) return tl::unexpected(r.error());
+    if (!moved) {
+        map_back(granules);
+        publish(true);
+        return tl::unexpected(moved.error());
+    }
     event(MemoryEvent::Kind::kv_grown, kv_cells(id), need, growth.experts_lost);
     if (log_)
         log_(LogLevel::info,
@@ -273,6 +296,7 @@ Result<MemoryManager::Loan> MemoryManager::take_loan(uint32_t chunk) {
     if (auto r = quiesce(); !r) {
         loan_ = 0;
         update_spans();
+        publish(true);
         return tl::unexpected(r.error());
     }
     loan.base = device_.base(range_.id) + (end_ - loan_) * granule_bytes_;

@@ -40,7 +40,7 @@ class MemoryManager {
 
     // ---- K/V: one range per conversation ---------------------------------------------------
     Result<KvId> create_kv();
-    // Its granules go back to experts. What the device does not take back is logged.
+    // Its granules go back to experts; what the device does not give back is quarantined.
     void drop_kv(KvId id);
     std::byte* kv_base(KvId id) const;
     uint64_t kv_cells(KvId id) const;  // that are mapped
@@ -48,7 +48,8 @@ class MemoryManager {
     uint32_t kv_need(KvId id, uint64_t cells) const;
     uint32_t kv_available() const;
     // Maps and zeroes whole steps until `cells` cells are there. Errors: `refused` with numbers
-    // where experts are at their floor; `device` after which everything is as before.
+    // where experts are at their floor; `device` after which marks, ranges and sums agree again,
+    // granules that could not be put back are quarantined, and the next call may succeed.
     struct Growth {
         uint32_t granules = 0;
         uint32_t experts_lost = 0;
@@ -88,6 +89,9 @@ class MemoryManager {
     Result<void> unmap(Mapped& range, size_t first, size_t count);
     static size_t mapped_places(const Mapped& kv);
     void quarantine(std::span<const gpu::GranuleId> granules, const Error& cause);
+    // Maps granules from the low mark upwards and moves it; those that cannot be mapped are
+    // quarantined. Returns how many came back.
+    uint32_t map_back(std::span<const gpu::GranuleId> granules);
     uint32_t update_spans();
     Result<void> quiesce();
     void event(MemoryEvent::Kind kind, uint64_t cells, uint32_t granules, uint32_t experts);

@@ -44,24 +44,111 @@ std::string sum_text(std::initializer_list<Term> terms, uint64_t granule) {
     return text + " = " + format_bytes(total * granule);
 }
 
-// The host has two faces and the settings choose: a budget makes it an emulated card. A unified
-// face that runs keeps its granules, one that does not gets those of a small budget.
+// What a person types to get at least `bytes`: as format_bytes writes it, but never less.
+std::string enough(uint64_t bytes) {
+    for (uint64_t unit = 1ull << 40; unit >= 1024; unit >>= 10) {
+        if (bytes < unit) continue;
+        // format_bytes rounds to tenths: the next tenth is written as it is.
+        const uint64_t tenths = bytes / unit * 10 + divide_up(bytes % unit * 10, unit);
+        return format_bytes(divide_up(tenths * unit, 10));
+    }
+    return format_bytes(bytes);
+}
+
+// The host has two faces and the settings choose: a budget makes it an emulated card. Its granules
+// follow from the budget, its kernels' scratch from the threads.
 DeviceFacts facts_for(DeviceFacts device, const Settings& settings) {
     if (settings.device != "host") return device;
-    const gpu::Face face = settings.vram_budget ? gpu::Face::card : gpu::Face::unified;
-    if (face == gpu::Face::card)
-        device.granule_bytes =
-            settings.granule ? settings.granule : gpu::default_granule_bytes(settings.vram_budget);
-    else if (face != device.face)
-        device.granule_bytes = gpu::default_granule_bytes(0);
-    device.face = face;
+    device.face = settings.vram_budget ? gpu::Face::card : gpu::Face::unified;
+    device.granule_bytes = settings.vram_budget && settings.granule
+                               ? settings.granule
+                               : gpu::default_granule_bytes(settings.vram_budget);
+    if (device.threads) {
+        const uint32_t threads = settings.threads ? settings.threads : device.threads_unless_told;
+        device.scratch_base = device.scratch_base / device.threads * threads;
+        device.threads = threads;
+    }
     return device;
 }
 
-}  // namespace
+// The granules that are needed at least, whatever the budget.
+struct Least {
+    uint64_t fixed = 0, workspace = 0, smallest_loan = 0, kv_at_max = 0, floor = 0;
+    uint64_t total() const { return fixed + workspace + smallest_loan + kv_at_max + floor; }
+};
 
-Result<Plan> Planner::plan(const Settings& settings) const {
-    const DeviceFacts device = facts_for(device_, settings);
+Least least_of(const ModelFacts& model, const DeviceFacts& device, const Settings& settings,
+               uint32_t max_context) {
+    const bool card = device.face == gpu::Face::card;
+    const auto granules_of = [&](uint64_t bytes) { return divide_up(bytes, device.granule_bytes); };
+    const uint64_t step_bytes = kv_layout(model, device.kv_format).step_bytes;
+    Least least;
+    least.fixed = card ? granules_of(model.fixed_bytes) : 0;
+    least.workspace = granules_of(workspace_layout(model, device, max_context).bytes);
+    least.smallest_loan = granules_of(loan_layout(model, device, kSmallestChunk).bytes);
+    least.kv_at_max = granules_of(steps_of(max_context) * step_bytes);
+    if (card) least.floor = granules_of(floor_rows(model, settings.cache_floor) * model.row_bytes);
+    return least;
+}
+
+// What would fit instead: the sum of what is needed, and ways out that are admitted as they stand.
+Error refusal(const ModelFacts& model, const DeviceFacts& device, const DeviceFacts& any_budget,
+              const Settings& settings, uint32_t max_context, uint64_t free_granules,
+              uint64_t limit) {
+    const uint64_t granule = device.granule_bytes;
+    const bool card = device.face == gpu::Face::card;
+    const Least least = least_of(model, device, settings, max_context);
+    const std::string sum = sum_text({{"fixed weights", least.fixed},
+                                      {"workspace", least.workspace},
+                                      {"smallest loan", least.smallest_loan},
+                                      {"K/V", least.kv_at_max},
+                                      {"floor", least.floor}},
+                                     granule);
+    const bool by_budget = card && settings.vram_budget / granule <= free_granules;
+    const std::string reserve =
+        settings.vram_reserve ? " beside the reserve of " + format_bytes(settings.vram_reserve)
+                              : std::string();
+    const std::string subject = by_budget
+                                    ? "budget " + format_bytes(limit * granule)
+                                    : "free memory " + format_bytes(limit * granule) + reserve;
+
+    // A budget large enough; a larger one may have larger granules, which round up more.
+    uint64_t budget = least.total() * granule;
+    if (card) {
+        for (;;) {
+            Settings raised = settings;
+            raised.vram_budget = budget;
+            const DeviceFacts larger = facts_for(any_budget, raised);
+            const uint64_t needed =
+                least_of(model, larger, raised, max_context).total() * larger.granule_bytes;
+            if (needed <= budget) break;
+            budget = needed;
+        }
+    }
+    // A context short enough for this budget, if there is one.
+    const uint64_t step_bytes = kv_layout(model, device.kv_format).step_bytes;
+    const uint64_t without_kv = least.total() - least.kv_at_max;
+    const uint64_t steps =
+        without_kv < limit ? (limit - without_kv) * granule / step_bytes : uint64_t{0};
+    const std::string shorter =
+        steps > 0 ? "lower max-context to " + std::to_string(steps * gpu::kStepCells) : "";
+
+    std::string advice;
+    if (by_budget && least.total() <= free_granules) {
+        advice = "Raise vram-budget to " + enough(budget);
+        if (!shorter.empty()) advice += ", or " + shorter;
+    } else {
+        advice = by_budget ? "vram-budget would have to be " + enough(budget) + " and only " +
+                                 format_bytes(free_granules * granule) + " are free" + reserve
+                           : enough(budget) + " would have to be free" + reserve +
+                                 ": close other programs";
+        if (!shorter.empty()) advice += ", or " + shorter;
+    }
+    return {ErrorKind::refused, subject + " is too small", sum, advice};
+}
+
+Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
+                     const DeviceFacts& any_budget, const Settings& settings) {
     const bool card = device.face == gpu::Face::card;
     const uint64_t granule = device.granule_bytes;
     const auto granules_of = [&](uint64_t bytes) { return divide_up(bytes, granule); };
@@ -69,49 +156,23 @@ Result<Plan> Planner::plan(const Settings& settings) const {
     plan.settings = settings;
     plan.granule_bytes = granule;
     plan.max_context = settings.max_context ? settings.max_context
-                                            : std::min(model_.trained_context, kDefaultContext);
+                                            : std::min(model.trained_context, kDefaultContext);
     const auto loan_of = [&](uint32_t chunk) {
-        return granules_of(loan_layout(model_, device, chunk).bytes);
+        return granules_of(loan_layout(model, device, chunk).bytes);
     };
 
-    const KvLayout kv = kv_layout(model_, device.kv_format);
-    const uint64_t fixed = card ? granules_of(model_.fixed_bytes) : 0;
-    const uint64_t workspace =
-        granules_of(workspace_layout(model_, device, plan.max_context).bytes);
-    const uint64_t kv_at_max = granules_of(steps_of(plan.max_context) * kv.step_bytes);
-    const uint64_t all_rows = card ? model_.experts : 0;
-    const uint64_t floor =
-        card ? granules_of(floor_rows(model_, settings.cache_floor) * model_.row_bytes) : 0;
-    const uint64_t smallest_loan = loan_of(kSmallestChunk);
+    const auto [fixed, workspace, smallest_loan, kv_at_max, floor] =
+        least_of(model, device, settings, plan.max_context);
+    const uint64_t all_rows = card ? model.experts : 0;
 
     // The budget: what the user allows, what is free, what can be used at all.
-    const uint64_t available =
-        device.free_bytes > settings.vram_reserve ? device.free_bytes - settings.vram_reserve : 0;
-    uint64_t limit = available / granule;
-    if (card) limit = std::min(limit, settings.vram_budget / granule);
-    const uint64_t least = fixed + workspace + smallest_loan + kv_at_max + floor;
-    if (least > limit) {
-        const std::string sum = sum_text({{"fixed weights", fixed},
-                                          {"workspace", workspace},
-                                          {"smallest loan", smallest_loan},
-                                          {"K/V", kv_at_max},
-                                          {"floor", floor}},
-                                         granule);
-        // The nearest that would fit: a shorter context within this budget, if there is one.
-        const uint64_t without_kv = least - kv_at_max;
-        std::string advice = "Raise vram-budget to " + format_bytes(least * granule);
-        if (without_kv < limit) {
-            const uint64_t steps = (limit - without_kv) * granule / kv.step_bytes;
-            if (steps > 0)
-                advice += ", or lower max-context to " + std::to_string(steps * gpu::kStepCells);
-        }
-        if (!card)
-            advice = "Lower max-context or close other programs: " + format_bytes(least * granule) +
-                     " of memory are needed";
-        const std::string subject = card ? "budget " + format_bytes(limit * granule)
-                                         : "free memory " + format_bytes(limit * granule);
-        return fail(ErrorKind::refused, subject + " is too small", sum, advice);
-    }
+    const uint64_t free_granules =
+        (device.free_bytes - std::min(device.free_bytes, settings.vram_reserve)) / granule;
+    const uint64_t limit =
+        card ? std::min(free_granules, settings.vram_budget / granule) : free_granules;
+    if (fixed + workspace + smallest_loan + kv_at_max + floor > limit)
+        return tl::unexpected(
+            refusal(model, device, any_budget, settings, plan.max_context, free_granules, limit));
 
     // The chunk: as large as is useful without taking more than a quarter of what experts have.
     const uint64_t room = limit - fixed - workspace - kv_at_max - floor;
@@ -149,7 +210,7 @@ Result<Plan> Planner::plan(const Settings& settings) const {
             break;
     }
 
-    const uint64_t experts_bytes = all_rows * model_.row_bytes;
+    const uint64_t experts_bytes = all_rows * model.row_bytes;
     const uint64_t useful = fixed + workspace + kv_at_max + loan + granules_of(experts_bytes);
     const uint64_t budget = std::min(limit, useful);
     plan.budget_bytes = budget * granule;
@@ -167,7 +228,7 @@ Result<Plan> Planner::plan(const Settings& settings) const {
     };
     const auto rows_in = [&](uint64_t granules) {
         return card ? static_cast<uint32_t>(
-                          std::min<uint64_t>(granules * granule / model_.row_bytes, all_rows))
+                          std::min<uint64_t>(granules * granule / model.row_bytes, all_rows))
                     : 0;
     };
     plan.rows_at_start = rows_in(plan.expert_range);
@@ -187,6 +248,19 @@ Result<Plan> Planner::plan(const Settings& settings) const {
     plan.at_start = classes(0);
     plan.at_max = classes(kv_at_max);
     return plan;
+}
+
+}  // namespace
+
+Result<Plan> Planner::plan(const Settings& settings) const {
+    DeviceFacts device = facts_for(device_, settings);
+    auto plan = plan_on(model_, device, device_, settings);
+    // The unified face has no budget until it is planned; a large one gets large granules.
+    const bool on_host = settings.device == "host" && device.face == gpu::Face::unified;
+    if (!plan || !on_host) return plan;
+    device.granule_bytes = gpu::default_granule_bytes(plan->budget_bytes);
+    if (device.granule_bytes == plan->granule_bytes) return plan;
+    return plan_on(model_, device, device_, settings);
 }
 
 }  // namespace granary

@@ -30,13 +30,16 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     const uint64_t two = kernels.scratch_bytes(model.attention, 2 * gpu::kDecodeCut);
     facts.scratch_per_cut = two - one;
     facts.scratch_base = one - facts.scratch_per_cut;
+    facts.threads = device.info().threads;
+    const auto machine = gpu::host_device_info({});
+    facts.threads_unless_told = machine ? machine->threads : facts.threads;
     return facts;
 }
 
 gpu::HostDeviceOptions device_options(const Settings& settings, int nice) {
     gpu::HostDeviceOptions options;
     options.face = settings.vram_budget ? gpu::Face::card : gpu::Face::unified;
-    options.granule_bytes = settings.granule;
+    if (settings.vram_budget) options.granule_bytes = settings.granule;
     options.budget_bytes = settings.vram_budget;
     options.threads = settings.threads;
     options.nice = nice;
@@ -45,41 +48,41 @@ gpu::HostDeviceOptions device_options(const Settings& settings, int nice) {
 
 }  // namespace
 
-Result<std::unique_ptr<Core>> Engine::Impl::build(const Settings& settings,
-                                                  const LoadProgress& progress) {
+Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
+                                                    uint64_t freed) const {
     auto core = std::make_unique<Core>();
     auto model = load_model(file);
     if (!model) return tl::unexpected(model.error());
     core->model = std::move(*model);
 
     gpu::HostDeviceOptions wanted = device_options(settings, options.nice);
-    const auto plan_for = [&]() -> Result<void> {
+    for (;;) {
         auto device = gpu::make_host_device(wanted);
         if (!device) return tl::unexpected(device.error());
         core->device = std::move(*device);
         core->facts = facts_of(*core->device, core->model.facts, options.arithmetic);
+        core->facts.free_bytes += freed;
         auto plan = Planner(core->model.facts, core->facts).plan(settings);
         if (!plan) return tl::unexpected(plan.error());
         core->plan = *plan;
-        return {};
-    };
-    if (auto r = plan_for(); !r) return tl::unexpected(r.error());
-    const size_t granule = gpu::default_granule_bytes(core->plan.budget_bytes);
-    if (wanted.face == gpu::Face::unified && granule != core->plan.granule_bytes) {
+        if (core->plan.granule_bytes == core->device->info().granule_bytes) return core;
         // The unified face has no budget until it is planned; a large one gets large granules.
-        wanted.granule_bytes = granule;
-        if (auto r = plan_for(); !r) return tl::unexpected(r.error());
+        wanted.granule_bytes = core->plan.granule_bytes;
     }
+}
 
-    auto memory = MemoryManager::create(*core->device, core->model, core->plan, core->facts,
-                                        telemetry, options.log, progress);
+Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
+    auto memory = MemoryManager::create(*core.device, core.model, core.plan, core.facts, telemetry,
+                                        options.log, progress);
     if (!memory) return tl::unexpected(memory.error());
-    core->memory = std::move(*memory);
+    core.memory = std::move(*memory);
     const WorkspaceLayout layout =
-        workspace_layout(core->model.facts, core->facts, core->plan.max_context);
-    core->device->kernels().set_scratch(core->memory->workspace() + layout.scratch,
-                                        layout.scratch_bytes);
-    return core;
+        workspace_layout(core.model.facts, core.facts, core.plan.max_context);
+    core.device->kernels().set_scratch(core.memory->workspace() + layout.scratch,
+                                       layout.scratch_bytes);
+    telemetry.counters.context_max.store(core.plan.max_context);
+    telemetry.counters.context_used.store(0);
+    return {};
 }
 
 RunContext Engine::Impl::context() const {
@@ -123,11 +126,10 @@ Result<void> Engine::Impl::open(const std::string& path, const EngineOptions& gi
         template_error = {ErrorKind::unsupported, "the model has no chat template", path,
                           "Send raw text instead"};
     }
-    auto built = build(options.settings, given.progress);
-    if (!built) return tl::unexpected(built.error());
-    core = std::move(*built);
-    telemetry.counters.context_max.store(core->plan.max_context);
-    return {};
+    auto prepared = prepare(options.settings, 0);
+    if (!prepared) return tl::unexpected(prepared.error());
+    core = std::move(*prepared);
+    return lay(*core, given.progress);
 }
 
 Result<bool> Engine::Impl::apply(const Settings& settings) {
@@ -144,32 +146,28 @@ Result<bool> Engine::Impl::apply(const Settings& settings) {
     }
     // A refusal is found by arithmetic while the old layout still runs. What this process gives
     // back when it lays memory anew is free to the new layout.
-    if (auto info = gpu::host_device_info(device_options(settings, options.nice)); !info)
-        return tl::unexpected(info.error());
-    DeviceFacts facts = core->facts;
-    facts.free_bytes = free_memory() + core->plan.budget_bytes;
-    if (auto plan = Planner(core->model.facts, facts).plan(settings); !plan)
-        return tl::unexpected(plan.error());
+    auto next = prepare(settings, core->plan.budget_bytes);
+    if (!next) return tl::unexpected(next.error());
 
     for (auto& [id, conversation] : conversations) conversation = {};
-    core.reset();
-    auto built = build(settings, {});
-    if (!built) {
-        const Error cause = built.error();
-        log(LogLevel::warning, "settings not applied: " + cause.message());
-        built = build(old, {});
-        if (!built) {
-            lost = true;
-            return fail(ErrorKind::device_lost,
-                        "the new settings failed and the old ones could not be laid again",
-                        cause.message() + "; " + built.error().message(), "Reload the model");
-        }
-        core = std::move(*built);
-        return tl::unexpected(cause);
+    core->memory.reset();
+    core = std::move(*next);
+    auto laid = lay(*core, {});
+    if (laid) return true;
+
+    const Error cause = laid.error();
+    log(LogLevel::warning, "settings not applied: " + cause.message());
+    auto back = prepare(old, core->device->driver_bytes());
+    if (back) {
+        core = std::move(*back);  // what the failed device holds goes first
+        laid = lay(*core, {});
+        if (laid) return tl::unexpected(cause);
     }
-    core = std::move(*built);
-    telemetry.counters.context_max.store(core->plan.max_context);
-    return true;
+    lost = true;
+    return fail(ErrorKind::device_lost,
+                "the new settings failed and the old ones could not be laid again",
+                cause.message() + "; " + (back ? laid.error() : back.error()).message(),
+                "Reload the model");
 }
 
 // ---- the public face
@@ -225,10 +223,11 @@ bool Engine::has_chat_template() const {
     return impl_->chat_template.has_value();
 }
 std::array<uint64_t, kOwners> Engine::bytes() const {
-    return impl_->core ? impl_->core->memory->bytes() : std::array<uint64_t, kOwners>{};
+    return impl_->core->memory ? impl_->core->memory->bytes() : std::array<uint64_t, kOwners>{};
 }
 uint64_t Engine::driver_allocations_after_load() const {
-    return impl_->core ? impl_->core->memory->driver_allocations_after_load() : 0;
+    const auto& memory = impl_->core->memory;
+    return memory ? memory->driver_allocations_after_load() : 0;
 }
 
 Result<ConversationId> Engine::create_conversation() {
@@ -246,7 +245,8 @@ Result<ConversationId> Engine::create_conversation() {
 void Engine::drop_conversation(ConversationId id) {
     const auto found = impl_->conversations.find(id);
     if (found == impl_->conversations.end()) return;
-    if (found->second.kv && !impl_->lost) impl_->core->memory->drop_kv(found->second.kv);
+    if (found->second.kv && impl_->core->memory && !impl_->lost)
+        impl_->core->memory->drop_kv(found->second.kv);
     impl_->conversations.erase(found);
 }
 

@@ -30,7 +30,8 @@ struct Core {
     DeviceFacts facts;
     std::unique_ptr<gpu::Device> device;
     Model model;
-    std::unique_ptr<MemoryManager> memory;  // destroyed before the device
+    // Destroyed before the device. Null: prepared and not laid, or lost for good.
+    std::unique_ptr<MemoryManager> memory;
 };
 
 struct Engine::Impl {
@@ -40,7 +41,7 @@ struct Engine::Impl {
     std::optional<ChatTemplate> chat_template;
     Error template_error;  // why there is none
     Telemetry telemetry;
-    std::unique_ptr<Core> core;
+    std::unique_ptr<Core> core;  // never null once open
     std::map<ConversationId, Conversation> conversations;
     ConversationId next_conversation = 1;
     uint64_t use_clock = 0;
@@ -48,7 +49,11 @@ struct Engine::Impl {
     EtaModel eta;
     bool lost = false;  // nothing but destruction helps: see call()
 
-    Result<std::unique_ptr<Core>> build(const Settings& settings, const LoadProgress& progress);
+    // Model, device and plan of `settings`; asks for no memory yet. `freed`: bytes that this
+    // process will have given back when the core is laid.
+    Result<std::unique_ptr<Core>> prepare(const Settings& settings, uint64_t freed) const;
+    // Creates and fills the memory of a prepared core.
+    Result<void> lay(Core& core, const LoadProgress& progress);
     RunContext context() const;
     void log(LogLevel level, const std::string& line) const {
         if (options.log) options.log(level, line);

@@ -150,8 +150,7 @@ TEST(MemoryManager, RandomSequencesKeepEveryInvariant) {
                     const uint64_t step_bytes = card.memory->kv().step_bytes;
                     std::byte* const base = card.memory->kv_base(kv);
                     const uint64_t first = before / gpu::kStepCells * step_bytes;
-                    const uint64_t end =
-                        card.memory->kv_cells(kv) / gpu::kStepCells * step_bytes;
+                    const uint64_t end = card.memory->kv_cells(kv) / gpu::kStepCells * step_bytes;
                     for (uint64_t at = first; at < end; at += 509)
                         ASSERT_EQ(base[at], std::byte{0});
                     if (end > first) std::memset(base + first, 0xee, end - first);

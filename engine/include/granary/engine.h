@@ -3,7 +3,7 @@
 // planner copies and stop requests may be used from any thread.
 //
 // An error of kind device_lost says that this engine cannot go on: every later request gives it
-// too, bytes() may be zeros, and model(), device(), plan() and planner() must not be called.
+// too, and bytes() may be zeros.
 #pragma once
 
 #include <atomic>

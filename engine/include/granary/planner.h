@@ -31,12 +31,14 @@ struct ModelFacts {
 
 struct DeviceFacts {
     gpu::Face face = gpu::Face::unified;
-    uint64_t granule_bytes = 0;
-    uint64_t free_bytes = 0;  // of the host: main memory, of which a budget is a part
+    uint64_t granule_bytes = 0;  // on the host the settings decide, see Planner::plan
+    uint64_t free_bytes = 0;     // of the host: main memory, of which a budget is a part
     // Bytes of one row's activation codes by width (0 in f32 arithmetic), and kernel scratch:
     // base + one part for each gpu::kDecodeCut cells of the longest context.
     uint64_t code_bytes_hidden = 0, code_bytes_attention = 0, code_bytes_ffn = 0;
+    // On the host the base is one part for each of `threads`; 0: it does not depend on them.
     uint64_t scratch_base = 0, scratch_per_cut = 0;
+    uint32_t threads = 0, threads_unless_told = 0;
     gpu::KvFormat kv_format = gpu::KvFormat::f16;
 };
 
