@@ -222,10 +222,6 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     plan.smallest_loan = static_cast<uint32_t>(smallest_loan);
     plan.floor = static_cast<uint32_t>(floor);
 
-    // Expert granules with `taken` granules of the range in other hands.
-    const auto expert_granules = [&](uint64_t taken) {
-        return std::min<uint64_t>(plan.expert_range - taken, granules_of(experts_bytes));
-    };
     const auto rows_in = [&](uint64_t granules) {
         return card ? static_cast<uint32_t>(
                           std::min<uint64_t>(granules * granule / model.row_bytes, all_rows))
@@ -233,6 +229,12 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     };
     plan.rows_at_start = rows_in(plan.expert_range);
     plan.rows_at_max = rows_in(plan.expert_range - kv_at_max);
+    // Expert granules with `taken` granules of the range's end in other hands. What lies behind
+    // the last whole row has no slot.
+    const auto expert_granules = [&](uint64_t taken) {
+        return std::min<uint64_t>(plan.expert_range - taken,
+                                  granules_of(plan.rows_at_start * model.row_bytes));
+    };
     const auto classes = [&](uint64_t kv_granules) {
         std::array<uint64_t, kOwners> bytes{};
         const uint64_t experts = expert_granules(loan + kv_granules);
