@@ -9,9 +9,9 @@
 
 namespace granary::gpu::host {
 
-inline constexpr uint32_t kLanes = 64;        // query rows of one prompt task
-inline constexpr uint32_t kTileCells = 64;    // cells of one tile
-inline constexpr uint32_t kSplitCells = 512;  // cells of one part of decode attention
+inline constexpr uint32_t kLanes = 64;               // query rows of one prompt task
+inline constexpr uint32_t kTileCells = 64;           // cells of one tile
+inline constexpr uint32_t kSplitCells = kDecodeCut;  // cells of one part of decode attention
 inline constexpr uint32_t kDecodeTokens = 8;
 inline constexpr uint32_t kDecodeHeads = 8;  // query heads that share one pass over K and V
 inline constexpr float kLowest = -1e30f;     // a score that no cell has

@@ -48,7 +48,7 @@ float* HostKernels::scratch_of(unsigned worker, uint32_t head_dim) const {
 float* HostKernels::require_scratch(uint32_t head_dim, size_t floats) const {
     const size_t before = pool_.threads() * worker_floats(head_dim);
     if ((before + floats) * sizeof(float) > scratch_size_) {
-        std::fprintf(stderr, "attention needs %zu bytes of scratch, was handed %zu\n",
+        std::fprintf(stderr, "the kernels need %zu bytes of scratch, were handed %zu\n",
                      (before + floats) * sizeof(float), scratch_size_);
         std::abort();  // a fault of this program: scratch_bytes() says what to hand over
     }

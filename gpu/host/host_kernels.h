@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "gpu/host/thread_pool.h"
 #include "gpu/kernels.h"
@@ -70,6 +71,9 @@ class HostKernels : public Kernels {
     }
 
     Workspace& workspace(unsigned worker);
+    // Turns per position of each pair that rotates, in units of a full turn. All layers of a model
+    // ask for the same ones, at every token.
+    std::span<const double> rope_turns(const AttentionShape& shape);
     float* scratch_of(unsigned worker, uint32_t head_dim) const;
     // The scratch behind the workers' parts; it must have room for `floats`.
     float* require_scratch(uint32_t head_dim, size_t floats) const;
@@ -77,6 +81,11 @@ class HostKernels : public Kernels {
     ThreadPool& pool_;
     const TileKernels& tiles_;
     std::unique_ptr<Workspace[]> workspaces_;
+    struct RopeTurns {
+        uint32_t dims = 0;
+        float base = 0, scale = 0;
+        std::vector<double> turns;
+    } rope_turns_;  // those of the last call
     std::byte* scratch_ = nullptr;
     size_t scratch_size_ = 0;
 };

@@ -14,7 +14,6 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
-#include <vector>
 
 #include "gpu/host/host_kernels.h"
 #include "gpu/host/kv_cells.h"
@@ -60,21 +59,31 @@ namespace granary::gpu::host {
 HWY_EXPORT(cosine_sine);
 HWY_EXPORT(rotate);
 
+std::span<const double> HostKernels::rope_turns(const AttentionShape& shape) {
+    RopeTurns& known = rope_turns_;
+    if (known.dims != shape.rope_dims || known.base != shape.rope_base ||
+        known.scale != shape.rope_scale) {
+        known = {shape.rope_dims, shape.rope_base, shape.rope_scale, {}};
+        known.turns.resize(shape.rope_dims / 2);
+        for (size_t i = 0; i < known.turns.size(); ++i)
+            known.turns[i] = shape.rope_scale / (2 * std::numbers::pi) *
+                             std::pow(static_cast<double>(shape.rope_base),
+                                      -static_cast<double>(2 * i) / shape.rope_dims);
+    }
+    return known.turns;
+}
+
 // Work: 10 operations a value. Bytes: 4 read and 4 (q), 2 or 4 (k, v) written.
 void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
                              uint32_t first_cell, uint32_t n, float* q, const float* k,
                              const float* v, const KvView& kv) {
     const size_t pairs = shape.rope_dims / 2, padded = (pairs + 15) / 16 * 16;
-    // Turns per position, in units of a full turn.
-    std::vector<double> turns(pairs);
-    for (size_t i = 0; i < pairs; ++i)
-        turns[i] = shape.rope_scale / (2 * std::numbers::pi) *
-                   std::pow(static_cast<double>(shape.rope_base),
-                            -static_cast<double>(2 * i) / shape.rope_dims);
+    const std::span<const double> turns = rope_turns(shape);
+    require_scratch(shape.head_dim, 0);
 
-    const auto tokens = [&](size_t begin, size_t end) {
-        std::vector<float> buffer(3 * padded + shape.head_dim);
-        float* angle = buffer.data();
+    const auto tokens = [&](unsigned worker, size_t begin, size_t end) {
+        // 3 * padded + head_dim floats: a worker's part holds 64 times that.
+        float* angle = scratch_of(worker, shape.head_dim);
         float* cosine = angle + padded;
         float* sine = cosine + padded;
         float* head = sine + padded;
@@ -86,6 +95,7 @@ void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
             else
                 std::memcpy(to, values, shape.head_dim * sizeof(float));
         };
+        std::fill(angle + pairs, angle + padded, 0.0f);
         for (size_t i = begin; i < end; ++i) {
             const auto cell = first_cell + static_cast<uint32_t>(i);
             for (size_t j = 0; j < pairs; ++j) {
@@ -110,10 +120,10 @@ void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
             }
         }
     };
-    if (size_t{n} * shape.heads * shape.head_dim <= kInline) return tokens(0, n);
+    if (size_t{n} * shape.heads * shape.head_dim <= kInline) return tokens(0, 0, n);
     pool_.run([&](unsigned worker) {
         const Share part = share(n, 1, worker, pool_.threads());
-        tokens(part.begin, part.end);
+        tokens(worker, part.begin, part.end);
     });
 }
 

@@ -64,6 +64,17 @@ AttentionShape shape_of(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
     return shape;
 }
 
+// Hands scratch for `cells` cells to the kernels; it must outlive their use.
+std::vector<std::byte> hand_scratch(HostKernels& kernels, const AttentionShape& shape,
+                                    uint32_t cells) {
+    std::vector<std::byte> scratch(kernels.scratch_bytes(shape, cells) + 64);
+    void* aligned = scratch.data();
+    size_t space = scratch.size();
+    std::align(64, space - 64, aligned, space);
+    kernels.set_scratch(static_cast<std::byte*>(aligned), space);
+    return scratch;
+}
+
 // Attention outputs [count, heads, head_dim] of all tokens, in chunks of `step`; the first
 // `prompt` tokens by the prompt kernel, the others by the decode kernel.
 std::vector<float> attend(const Tokens& tokens, Cells& cells, uint32_t prompt, uint32_t step,
@@ -71,11 +82,7 @@ std::vector<float> attend(const Tokens& tokens, Cells& cells, uint32_t prompt, u
     ThreadPool pool(threads);
     HostKernels kernels(pool);
     const AttentionShape& shape = tokens.shape;
-    std::vector<std::byte> scratch(kernels.scratch_bytes(shape, tokens.count) + 64);
-    void* aligned = scratch.data();
-    size_t space = scratch.size();
-    std::align(64, space - 64, aligned, space);
-    kernels.set_scratch(static_cast<std::byte*>(aligned), space);
+    const auto scratch = hand_scratch(kernels, shape, tokens.count);
     std::vector<float> q = tokens.q, out(q.size());
     const size_t q_row = size_t{shape.heads} * shape.head_dim;
     const size_t kv_row = size_t{shape.kv_heads} * shape.head_dim;
@@ -160,6 +167,7 @@ TEST_P(Attention, StoresTurnedKeys) {
         view.base -= base / kStepCells * view.step_bytes;
         ThreadPool pool(1);
         HostKernels kernels(pool);
+        const auto scratch = hand_scratch(kernels, shape, kDecodeCut);
         std::vector<float> q = tokens.q;
         kernels.rope_store(shape, tokens.q_norm.data(), tokens.k_norm.data(), first, 3, q.data(),
                            tokens.k.data(), tokens.v.data(), view);
