@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The decode loop: one to eight generated tokens pass through all layers in the workspace.
 #include <array>
-#include <numeric>
 
 #include "engine/run/pass.h"
 

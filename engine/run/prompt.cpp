@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The prompt loop: a chunk of tokens passes through all layers together, in the loan's buffers.
+#include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "engine/run/pass.h"
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_set>
 
 namespace granary {
 
@@ -16,15 +15,20 @@ void Sampler::note(TokenId token) {
 TokenId Sampler::pick(std::span<const float> logits) {
     candidates_.clear();
     for (size_t i = 0; i < logits.size(); ++i)
-        // A damaged model may give NaN: such a token is never chosen over a number.
-        candidates_.push_back(
-            {std::isnan(logits[i]) ? -INFINITY : logits[i], static_cast<TokenId>(i)});
-    const std::unordered_set<TokenId> recent(recent_.begin(), recent_.end());
-    for (TokenId token : recent) {
+        candidates_.push_back({logits[i], static_cast<TokenId>(i)});
+    // Each once, however often it was said.
+    penalised_.assign(recent_.begin(), recent_.end());
+    std::sort(penalised_.begin(), penalised_.end());
+    penalised_.erase(std::unique(penalised_.begin(), penalised_.end()), penalised_.end());
+    for (TokenId token : penalised_) {
         if (token < 0 || static_cast<size_t>(token) >= candidates_.size()) continue;
         float& logit = candidates_[token].first;
         logit = logit > 0 ? logit / sampling_.repeat_penalty : logit * sampling_.repeat_penalty;
     }
+    // A damaged model or an odd penalty may give NaN, which no order holds: such a token is never
+    // chosen over a number.
+    for (auto& [logit, token] : candidates_)
+        if (std::isnan(logit)) logit = -INFINITY;
     const auto better = [](const auto& a, const auto& b) {
         return a.first > b.first || (a.first == b.first && a.second < b.second);
     };

@@ -32,7 +32,8 @@ class Sampler {
     Sampling sampling_;
     std::mt19937_64 random_;
     std::deque<TokenId> recent_;
-    std::vector<std::pair<float, TokenId>> candidates_;
+    std::vector<std::pair<float, TokenId>> candidates_;  // work space of pick
+    std::vector<TokenId> penalised_;                     // likewise
 };
 
 }  // namespace granary

@@ -55,6 +55,25 @@ TEST(Sampler, LimitsKeepWhatTheySay) {
     EXPECT_EQ(draw(sampling, logits, 2000).size(), 1u);
 }
 
+TEST(Sampler, APenaltyThatMakesNoNumberStillGivesAToken) {
+    for (const float penalty : {NAN, INFINITY, 0.0f, -1.0f}) {
+        for (const float temperature : {0.0f, 1.0f}) {
+            Sampling sampling;
+            sampling.repeat_penalty = penalty;
+            sampling.temperature = temperature;
+            Sampler sampler(sampling);
+            std::vector<float> logits(200);
+            for (int i = 0; i < 200; ++i) {
+                logits[i] = static_cast<float>(i % 7) - 3;
+                if (i < 60) sampler.note(i);
+            }
+            logits[5] = -INFINITY;
+            const TokenId token = sampler.pick(logits);
+            EXPECT_TRUE(token >= 0 && token < 200) << penalty << " " << temperature;
+        }
+    }
+}
+
 TEST(Sampler, RepeatPenaltyForgetsAfterItsWindow) {
     Sampling sampling;
     sampling.repeat_penalty = 2;
