@@ -306,6 +306,7 @@ void ChatController::onFinished(const Report& report) {
     m_msToAnswer = static_cast<double>(m_sent.nsecsElapsed()) / 1e6;
     ChatMessage& answer = m_messages.back();
     if (report.read_tokens > 0) answer.memoryLine = QString::fromStdString(report.memory_line());
+    answer.live = true;
     if (report.kept_tokens > 0) answer.keptLine = QString::fromStdString(report.kept_line());
     endAnswer(endingOf(report.finish));
     Q_EMIT answered(report);

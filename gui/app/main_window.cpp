@@ -173,6 +173,10 @@ void MainWindow::makeToolBar() {
     m_modelChip = chip("modelChip");
     m_deviceChip = chip("deviceChip");
     m_stateChip = chip("stateChip");
+    // Wide enough for all it will say, so that the bar beside it stands still.
+    m_stateChip->setDot(palette().color(QPalette::Highlight));
+    m_stateChip->setText(tr("Reading %1 %").arg(100));
+    m_stateChip->setMinimumWidth(m_stateChip->sizeHint().width());
     auto* stop = new QPushButton(m_actions->stop->text());
     stop->setObjectName(QStringLiteral("stopButton"));
     stop->setAccessibleName(m_actions->stop->text());
@@ -335,7 +339,7 @@ void MainWindow::saveLayout() {
 
 void MainWindow::fold() {
     if (!m_laidOut) return;
-    const auto foldPane = [this](QDockWidget* dock, QToolBar* rail, bool narrow, bool& folded) {
+    const auto foldPane = [](QDockWidget* dock, bool narrow, bool& folded) {
         if (narrow && !folded && !dock->isHidden()) {
             folded = true;
             dock->hide();
@@ -343,10 +347,15 @@ void MainWindow::fold() {
             folded = false;
             dock->show();
         }
-        rail->setVisible(narrow && dock->isHidden());
     };
-    foldPane(m_libraryDock, m_libraryRail, width() < kLibraryFolds, m_libraryFolded);
-    foldPane(m_vramDock, m_vramRail, width() < kVramFolds, m_vramFolded);
+    foldPane(m_libraryDock, width() < kLibraryFolds, m_libraryFolded);
+    foldPane(m_vramDock, width() < kVramFolds, m_vramFolded);
+    showRails();
+}
+
+void MainWindow::showRails() {
+    m_libraryRail->setVisible(width() < kLibraryFolds && m_libraryDock->isHidden());
+    m_vramRail->setVisible(width() < kVramFolds && m_vramDock->isHidden());
     m_actions->toggleLibrary->setChecked(!m_libraryDock->isHidden());
     m_actions->toggleVram->setChecked(!m_vramDock->isHidden());
     m_actions->toggleBottom->setChecked(!m_bottomDock->isHidden());

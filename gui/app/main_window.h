@@ -107,6 +107,7 @@ class MainWindow : public QMainWindow, public ScriptTarget {
     void restoreLayout();
     void saveLayout();
     void fold();
+    void showRails();
     void focusPane(int direction);
     QSize layoutKey() const;
 

@@ -22,6 +22,7 @@
 #include "gui/app/chat_controller.h"
 #include "gui/app/chips.h"
 #include "gui/app/main_window.h"
+#include "gui/app/pane_layout.h"
 #include "gui/app/status_line.h"
 #include "gui/chat/chat_pane.h"
 #include "gui/chat/composer.h"
@@ -222,9 +223,15 @@ void MainWindow::connectActions() {
         on(action, [this, dock, action, &folded] {
             dock->setVisible(action->isChecked());
             folded = false;
-            const bool narrowLibrary = width() < 1100, narrowVram = width() < 900;
-            m_libraryRail->setVisible(narrowLibrary && m_libraryDock->isHidden());
-            m_vramRail->setVisible(narrowVram && m_vramDock->isHidden());
+            // The narrowest windows have room for one side pane beside the text.
+            if (width() < kVramFolds && !dock->isHidden()) {
+                QDockWidget* other = dock == m_vramDock ? m_libraryDock : m_vramDock;
+                if (!other->isHidden()) {
+                    other->hide();
+                    (dock == m_vramDock ? m_libraryFolded : m_vramFolded) = true;
+                }
+            }
+            showRails();
         });
     };
     toggle(m_actions->toggleLibrary, m_libraryDock, m_libraryFolded);

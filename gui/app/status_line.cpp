@@ -16,7 +16,7 @@ StatusLine::StatusLine(QWidget* parent) : QStatusBar(parent) {
         auto* label = new QuietLabel;
         label->setObjectName(QLatin1String(name));
         label->setToolTip(tip);
-        label->setContentsMargins(8, 2, 8, 2);
+        label->setContentsMargins(6, 2, 6, 2);
         addPermanentWidget(label);
         return label;
     };
@@ -103,11 +103,26 @@ void StatusLine::refresh() {
     showSpeeds(m_readingRate, m_answeringRate);
     const uint64_t hits = get(m_counters->expert_hits);
     const uint64_t all = hits + get(m_counters->expert_misses);
-    m_hits->setVisible(all > 0);
-    if (all > 0) {
-        m_hits->setText(tr("Hits %1 %").arg(locale.toString(
-            100.0 * static_cast<double>(hits) / static_cast<double>(all), 'f', 1)));
+    m_hits->setText(all == 0 ? QString()
+                             : tr("Hits %1 %").arg(locale.toString(
+                                   100.0 * static_cast<double>(hits) / static_cast<double>(all),
+                                   'f', 1)));
+    makeRoom();
+}
+
+// Where there is no room for all, the least urgent go first, whole.
+void StatusLine::makeRoom() {
+    int width = 16;
+    for (QLabel* label : {m_context, m_reading, m_answering, m_driver, m_hits, m_window}) {
+        if (label->text().isEmpty() || (label != m_window && !m_counters)) continue;
+        width += label->sizeHint().width() + 6;
+        label->setVisible(width <= this->width());
     }
+}
+
+void StatusLine::resizeEvent(QResizeEvent* event) {
+    QStatusBar::resizeEvent(event);
+    makeRoom();
 }
 
 void StatusLine::showSpeeds(double reading, double answering) {

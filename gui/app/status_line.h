@@ -26,8 +26,12 @@ class StatusLine : public QStatusBar {
     void setState(State state);
     void setReport(const Report& report);  // speeds of what has just ended
 
+  protected:
+    void resizeEvent(QResizeEvent* event) override;
+
   private:
     void refresh();
+    void makeRoom();
     void showSpeeds(double reading, double answering);
 
     static constexpr int kRefreshMs = 250;

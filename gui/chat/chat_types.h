@@ -42,6 +42,7 @@ struct ChatMessage {
     Ending ending = Ending::none;
     QString memoryLine;  // assistant: what memory did while the prompt was read
     QString keptLine;    // assistant: what was kept, where something was
+    bool live = false;   // assistant: of this run, so that the map may still have its frames
 };
 
 struct ChatSummary {

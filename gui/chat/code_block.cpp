@@ -80,7 +80,7 @@ void CodeBlock::fit() {
     const int lines = qMax(1, m_editor->document()->blockCount());
     const int line = QFontMetrics(m_editor->font()).lineSpacing();
     const int bar = m_editor->horizontalScrollBar()->maximum() > 0
-                        ? m_editor->horizontalScrollBar()->sizeHint().height()
+                        ? qMax(12, m_editor->horizontalScrollBar()->sizeHint().height()) + 4
                         : 0;
     m_editor->setFixedHeight(lines * line + bar + 2);
 }

@@ -52,7 +52,10 @@ void EmptyState::clear() {
     while (QLayoutItem* item = m_extraLayout->takeAt(0)) {
         if (QLayout* row = item->layout()) {
             while (QLayoutItem* child = row->takeAt(0)) {
-                if (child->widget()) child->widget()->deleteLater();
+                if (child->widget()) {
+                    child->widget()->hide();
+                    child->widget()->deleteLater();
+                }
                 delete child;
             }
         }

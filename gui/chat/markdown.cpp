@@ -5,6 +5,7 @@
 #include <QTextBlock>
 #include <QTextCursor>
 #include <QTextLayout>
+#include <QTextTable>
 
 #include "gui/widgets/colors.h"
 
@@ -76,6 +77,18 @@ void polish(QTextDocument& document, const QFont& font, const QPalette& palette)
         }
     }
     cursor.endEditBlock();
+    for (QTextFrame* frame : document.rootFrame()->childFrames()) {
+        auto* table = qobject_cast<QTextTable*>(frame);
+        if (!table) continue;
+        QTextTableFormat format = table->format();
+        format.setBorderCollapse(true);
+        format.setBorder(1);
+        format.setBorderStyle(QTextFrameFormat::BorderStyle_Solid);
+        format.setBorderBrush(hairline(palette));
+        format.setCellPadding(5);
+        format.setCellSpacing(0);
+        table->setFormat(format);
+    }
 }
 
 }  // namespace

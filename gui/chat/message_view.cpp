@@ -46,7 +46,7 @@ QString endingText(Ending ending) {
 MessageView::MessageView(const ChatMessage& message, QWidget* parent)
     : QWidget(parent), m_message(message) {
     const bool answer = message.role == Role::assistant;
-    setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Fixed);
+    setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Preferred);  // as high as its width needs
     setAccessibleName(answer ? tr("Answer") : tr("Question"));
 
     m_redraw.setSingleShot(true);
@@ -208,7 +208,7 @@ void MessageView::updateFooter() {
     if (!m_message.memoryLine.isEmpty()) notes << m_message.memoryLine;
     m_note->setText(notes.join(QLatin1Char('\n')));
     m_note->setVisible(!notes.isEmpty());
-    m_replay->setVisible(!m_message.memoryLine.isEmpty());
+    m_replay->setVisible(m_last && m_message.live && !m_message.memoryLine.isEmpty());
 }
 
 void MessageView::renderQuestion() {

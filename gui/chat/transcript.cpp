@@ -56,6 +56,9 @@ Transcript::Transcript(QWidget* parent) : QScrollArea(parent) {
     connect(m_jump, &QToolButton::clicked, this, &Transcript::scrollToEnd);
 
     connect(verticalScrollBar(), &QScrollBar::rangeChanged, this, [this](int, int maximum) {
+        // The column keeps its place whether the bar is there or not.
+        const int bar = maximum > 0 ? verticalScrollBar()->sizeHint().width() : 0;
+        m_column->setContentsMargins(24, 24, qMax(0, 24 - bar), 24);
         if (m_follow) verticalScrollBar()->setValue(maximum);
         m_jump->setVisible(!atEnd());
     });

@@ -155,11 +155,14 @@ void checkFocus(QWidget* window, QStringList& faults) {
     QPointer<QWidget> before = QApplication::focusWidget();
     QSet<QWidget*> seen;
     QWidget* last = nullptr;
-    constexpr int kMost = 600;
+    int stays = 0;
+    constexpr int kMost = 2000;
+    constexpr int kLinks = 64;  // stops inside one text
     for (int i = 0; i < kMost; ++i) {
         QWidget* focus = window->focusWidget();
         if (focus) seen.insert(focus);
-        if (focus && focus == last) {
+        stays = focus && focus == last ? stays + 1 : 0;
+        if (stays > kLinks) {
             faults << QStringLiteral("focus trap: ") + nameOf(focus);
             break;
         }
@@ -177,6 +180,8 @@ void checkFocus(QWidget* window, QStringList& faults) {
 }  // namespace
 
 QStringList auditLayout(QWidget* window) {
+    // What a person sees: after the layouts have followed the last change.
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::LayoutRequest);
     QStringList faults;
     for (QWidget* widget : window->findChildren<QWidget*>()) {
         if (!widget->isVisibleTo(window) || widget->window() != window) continue;

@@ -11,6 +11,7 @@
 #include <QLocale>
 #include <QResizeEvent>
 #include <QScrollArea>
+#include <QScrollBar>
 #include <QStackedWidget>
 #include <QTimer>
 #include <QToolButton>
@@ -58,7 +59,10 @@ class FullHeightScroll : public QScrollArea {
                                : content.height();
         return {content.width(), height};
     }
-    QSize minimumSizeHint() const override { return {widget()->minimumSizeHint().width(), 80}; }
+    // With room for its scroll bar, which would else lie over the content's right edge.
+    QSize minimumSizeHint() const override {
+        return {widget()->minimumSizeHint().width() + verticalScrollBar()->sizeHint().width(), 80};
+    }
 
   protected:
     bool eventFilter(QObject* watched, QEvent* event) override {

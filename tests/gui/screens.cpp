@@ -33,9 +33,14 @@ class Screens {
         if (!welcome || !wait([] { return true; })) return false;
         QTest::qWait(50);
         capture("NoModel");
+        bool loading = false;
+        const auto atState =
+            QObject::connect(&m_window, &MainWindow::stateChanged, qApp, [&](State state) {
+                if (state == State::loading && !std::exchange(loading, true)) capture("Loading");
+            });
         m_window.openModel(starterModelPath());
-        if (!waitFor(State::loading)) return false;
-        capture("Loading");
+        if (!wait([&] { return loading; })) return fail("nothing was loaded");
+        QObject::disconnect(atState);
         if (!settle()) return false;
         m_window.dropFiles({welcome->documentPath});
         if (!settle()) return false;
@@ -45,13 +50,23 @@ class Screens {
         capture("Idle-options");
         act("chatOptions");
 
+        // Reading and answering are short: each picture is taken at its first sign.
+        bool reading = false, answering = false;
+        EngineController* engine = &m_window.engine();
+        const auto atProgress = QObject::connect(
+            engine, &EngineController::readProgress, qApp,
+            [&](quint32 done, quint32 total, double) {
+                if (done == 0 || done == total || std::exchange(reading, true)) return;
+                capture("Reading");
+            });
+        const auto atText = QObject::connect(engine, &EngineController::text, qApp, [&] {
+            if (!std::exchange(answering, true)) capture("Answering");
+        });
         ask(QStringLiteral("Where is the key to the blue door?"));
-        if (!waitFor(State::reading)) return false;
-        QTest::qWait(60);  // progress is told a few times a second
-        if (m_window.scriptState() == State::reading) capture("Reading");
-        else return fail("reading was over before its picture");
-        if (!waitFor(State::answering)) return false;
-        capture("Answering");
+        if (!wait([&] { return answering; })) return fail("there was no answer");
+        QObject::disconnect(atProgress);
+        QObject::disconnect(atText);
+        if (!reading) return fail("reading told no progress");
         if (!settle()) return false;
         QTest::qWait(300);
         capture("Idle-answered");
@@ -84,20 +99,9 @@ class Screens {
     bool wait(Condition condition) {
         return QTest::qWaitFor(condition, 60000);
     }
-    // No turn of the event loop between the state and its picture: it may be short.
     bool waitFor(State state) {
-        bool seen = m_window.scriptState() == state;
-        const auto connection =
-            QObject::connect(&m_window, &MainWindow::stateChanged, &m_window,
-                             [&](State now) { seen = seen || now == state; });
-        QElapsedTimer clock;
-        clock.start();
-        while (m_window.scriptState() != state && clock.elapsed() < 60000) {
-            QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents, 50);
-        }
-        QObject::disconnect(connection);
-        if (m_window.scriptState() == state) return true;
-        return fail(seen ? "a state passed too quickly" : "a state did not come");
+        return wait([&] { return m_window.scriptState() == state; }) ||
+               fail("a state did not come");
     }
     bool settle() {
         return wait([&] {
