@@ -28,11 +28,14 @@ say "" "Skipped:"
 LC_ALL=C awk '
     /^\[ RUN      \]/ { reason = ""; taking = 0 }
     /: Skipped$/ { taking = 1; next }
-    taking && /^$/ { taking = 0 }
-    taking { reason = reason (reason == "" ? "" : " ") $0 }
     /^\[  SKIPPED \] .* \([0-9]+ ms\)/ {
+        sub(/,$/, "", $4)
+        sub(/^skipped: /, "", reason)
         print "  " $4 ": " (reason == "" ? "no reason given" : reason)
+        taking = 0
     }
+    /^$/ { taking = 0 }
+    taking { sub(/^ +/, ""); reason = reason (reason == "" ? "" : " ") $0 }
     /^SKIP   : / { sub(/^SKIP   : /, ""); print "  " $0 }
 ' build/Testing/Temporary/LastTest.log
 say "  device code for NVIDIA and AMD cards: this version has none, so no compiler for it is used"
