@@ -60,6 +60,22 @@ struct AttentionShape {
     float scale = 0;          // of q.k; 1 / sqrt(head_dim) unless the family says otherwise
 };
 
+// A gated delta net (Yang, Kautz and Hatamizadeh 2024, arXiv 2412.06464). A row of channels holds q
+// of every key head, k of every key head, v of every value head, each head_dim wide. Value head h
+// belongs to key head h % key_heads.
+struct DeltaShape {
+    uint32_t key_heads = 0, value_heads = 0;
+    uint32_t head_dim = 0;   // a multiple of 16, at most 256
+    uint32_t taps = 0;       // of the convolution over the channels; 2 to 8
+    float norm_eps = 1e-6f;  // of q and k
+    uint32_t channels() const { return (2 * key_heads + value_heads) * head_dim; }
+    uint32_t width() const { return value_heads * head_dim; }
+    // f32 values that a layer remembers of a conversation, however long it is.
+    size_t tail_values() const { return size_t{taps - 1} * channels(); }
+    size_t state_values() const { return size_t{width()} * head_dim; }
+};
+inline constexpr uint32_t kDeltaCells = 64;  // cells that the prompt form takes in one go
+
 struct Matmul {
     Weight weight;
     float* out = nullptr;  // [in.rows, weight.rows]
@@ -154,6 +170,52 @@ class Kernels {
     // The same for 1 to 8 generated tokens, cut at absolute multiples of 512 cells.
     virtual void attention_decode(const AttentionShape& shape, const float* q, uint32_t first_cell,
                                   const KvView& kv, const Activations& out) = 0;
+
+    // For families whose query rows hold [query | gate] for each head: q = the queries.
+    virtual void take_queries(const AttentionShape& shape,
+                              const float* pairs /*[n, heads, 2, head_dim]*/, uint32_t n,
+                              float* q /*[n, heads, head_dim]*/) = 0;
+    // out *= sigmoid(the gates of pairs); fills out.codes anew when it is not null.
+    virtual void gate_heads(const AttentionShape& shape,
+                            const float* pairs /*[out.rows, heads, 2, head_dim]*/,
+                            const Activations& out) = 0;
+
+    // out[i, c] = silu(sum over t of kernel[c, t] x[i - taps + 1 + t, c]); rows before the first
+    // are those of tail, which is left as the last taps - 1 rows. out is not x.
+    virtual void causal_conv(const DeltaShape& shape, const float* kernel /*[channels, taps]*/,
+                             const float* x /*[n, channels]*/, uint32_t n,
+                             float* tail /*[taps - 1, channels]*/,
+                             float* out /*[n, channels]*/) = 0;
+
+    // In place: alpha becomes the logarithm of the decay, softplus(alpha + dt) * a, and beta the
+    // rate of writing, sigmoid(beta).
+    virtual void delta_gates(const DeltaShape& shape, const float* dt /*[value_heads]*/,
+                             const float* a /*[value_heads]*/, uint32_t n,
+                             float* alpha /*[n, value_heads]*/,
+                             float* beta /*[n, value_heads]*/) = 0;
+
+    // For each value head and token: S *= exp(alpha); d = beta (v - S^T k); S += k d^T;
+    // out = S^T q, with q and k divided by sqrt(|.|^2 + norm_eps) and q by sqrt(head_dim).
+    // The prompt form cuts at absolute multiples of kDeltaCells: chunks that begin there give the
+    // same bits however long they are.
+    virtual void delta_net_prompt(const DeltaShape& shape, const float* x /*[n, channels]*/,
+                                  const float* alpha /*[n, value_heads]*/,
+                                  const float* beta /*[n, value_heads]*/, uint32_t first_cell,
+                                  uint32_t n, float* state /*[value_heads, head_dim k, v]*/,
+                                  float* out /*[n, value_heads, head_dim]*/) = 0;
+    // The same token by token.
+    virtual void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
+                                  const float* beta, uint32_t n, float* state, float* out) = 0;
+
+    // out = rms_norm(x) * weight * silu(gate), head by head; fills out.codes when it is not null.
+    virtual void gated_norm(const float* x /*[rows, heads, dim]*/, const float* weight /*[dim]*/,
+                            float eps, uint32_t dim, const float* gate /*[rows, heads, dim]*/,
+                            const Activations& out) = 0;
+
+    // Routes of a shared expert, the only one of its table: every row, weight
+    // sigmoid(gate . x).
+    virtual void route_shared(const float* gate /*[hidden]*/, const float* x /*[rows, hidden]*/,
+                              uint32_t hidden, const Routes& routes) = 0;
 
     // logits = router x; probabilities = softmax; the best `used` by (probability, lower index).
     virtual void route(const RouterShape& shape, const Weight& router,

@@ -39,6 +39,23 @@ class HostKernels : public Kernels {
                           const KvView& kv, const Activations& out) override;
     void attention_decode(const AttentionShape& shape, const float* q, uint32_t first_cell,
                           const KvView& kv, const Activations& out) override;
+    void take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
+                      float* q) override;
+    void gate_heads(const AttentionShape& shape, const float* pairs,
+                    const Activations& out) override;
+    void causal_conv(const DeltaShape& shape, const float* kernel, const float* x, uint32_t n,
+                     float* tail, float* out) override;
+    void delta_gates(const DeltaShape& shape, const float* dt, const float* a, uint32_t n,
+                     float* alpha, float* beta) override;
+    void delta_net_prompt(const DeltaShape& shape, const float* x, const float* alpha,
+                          const float* beta, uint32_t first_cell, uint32_t n, float* state,
+                          float* out) override;
+    void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
+                          const float* beta, uint32_t n, float* state, float* out) override;
+    void gated_norm(const float* x, const float* weight, float eps, uint32_t dim, const float* gate,
+                    const Activations& out) override;
+    void route_shared(const float* gate, const float* x, uint32_t hidden,
+                      const Routes& routes) override;
     void route(const RouterShape& shape, const Weight& router, const float* x,
                const Routes& routes) override;
     void expert_ffn(const ExpertShape& shape, const ExpertEntry* entries,
@@ -85,7 +102,8 @@ class HostKernels : public Kernels {
         uint32_t dims = 0;
         float base = 0, scale = 0;
         std::vector<double> turns;
-    } rope_turns_;  // those of the last call
+    } rope_turns_;                   // those of the last call
+    std::vector<float> delta_work_;  // every worker's, made when a delta net first runs
     std::byte* scratch_ = nullptr;
     size_t scratch_size_ = 0;
 };

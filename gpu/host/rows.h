@@ -14,6 +14,10 @@ void rms_norm_row(const float* x, const float* weight, float eps, uint32_t cols,
 void silu_multiply(const float* gate, const float* up, uint32_t rows, uint32_t cols, float* out,
                    size_t stride);
 
+// gates.cpp: x[i] *= sigmoid(gate[i]) and x[i] *= silu(gate[i]).
+void multiply_sigmoid(float* x, const float* gate, size_t count);
+void multiply_silu(float* x, const float* gate, size_t count);
+
 // norm.cpp: x += factor * y.
 void add_scaled(float* x, const float* y, float factor, size_t count);
 
