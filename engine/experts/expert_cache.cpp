@@ -43,8 +43,8 @@ ExpertCache::ExpertCache(const Model& model, gpu::Device& device, uint32_t rows,
         view.gate_bytes = moe.gate_bytes;
         view.up_bytes = moe.up_bytes;
         view.down_bytes = moe.down_bytes;
-        view.up_offset = moe.gate_bytes;
-        view.down_offset = moe.gate_bytes + moe.up_bytes;
+        view.up_offset = moe.up_offset;
+        view.down_offset = moe.down_offset;
         for (uint32_t e = 0; e < experts; ++e) {
             home[e] = view.entries[e] = moe.home[e];
             view.slot_of[e] = -1;

@@ -12,6 +12,7 @@
 namespace granary {
 
 inline constexpr uint64_t kSlotAlignment = 256;  // of slots and of buffers
+inline constexpr uint64_t kPartAlignment = 64;   // of an expert's matrices in its slot
 inline constexpr uint32_t kDecodeRows = 8;       // tokens of one decode step at most
 inline constexpr uint32_t kSmallestChunk = 64;   // tokens of the smallest loan
 inline constexpr uint32_t kLargestChunk = 16384;

@@ -27,6 +27,9 @@ struct MoeWeights {
     gpu::RouterShape routing;
     std::vector<gpu::ExpertEntry> home;  // [experts] where the file keeps each expert
     uint64_t gate_bytes = 0, up_bytes = 0, down_bytes = 0;  // of one expert
+    // Where up and down begin in a slot, gate being at 0: aligned, since blocks of odd sizes may
+    // stand before f32 weights.
+    uint64_t up_offset = 0, down_offset = 0;
 };
 
 struct Layer {

@@ -106,11 +106,12 @@ Result<Model> load_qwen3moe(std::shared_ptr<const gguf::File> file) {
         moe.gate_bytes = facts.expert_ffn * gpu::row_bytes(gate.type, hidden);
         moe.up_bytes = facts.expert_ffn * gpu::row_bytes(up.type, hidden);
         moe.down_bytes = hidden * gpu::row_bytes(down.type, facts.expert_ffn);
+        moe.up_offset = round_up(moe.gate_bytes, kPartAlignment);
+        moe.down_offset = round_up(moe.up_offset + moe.up_bytes, kPartAlignment);
         for (uint64_t e = 0; e < facts.experts; ++e)
             moe.home.push_back({gate.data + e * moe.gate_bytes, up.data + e * moe.up_bytes,
                                 down.data + e * moe.down_bytes});
-        facts.expert_bytes.push_back(
-            round_up(moe.gate_bytes + moe.up_bytes + moe.down_bytes, kSlotAlignment));
+        facts.expert_bytes.push_back(round_up(moe.down_offset + moe.down_bytes, kSlotAlignment));
         facts.row_bytes += facts.expert_bytes.back();
         model.layers.push_back(std::move(layer));
     }
