@@ -93,6 +93,8 @@ class Device {
     virtual Result<HostBuffer> page_locked(size_t bytes) = 0;
 
     // ---- streams -------------------------------------------------------------------------
+    // Host memory that is not page-locked is read before the call returns on the compute stream; on
+    // the copy stream, as page-locked memory on both, it must stay as it is until the copy is done.
     virtual void copy(StreamId stream, void* to, const void* from, size_t bytes) = 0;
     virtual void fill(StreamId stream, void* to, int byte, size_t bytes) = 0;
     virtual Event record(StreamId stream) = 0;
