@@ -122,7 +122,7 @@ Result<void> set_bytes(uint64_t& target, std::string_view name, std::string_view
 }
 
 Result<void> set_max_context(Settings& settings, std::string_view value) {
-    return set_count(settings.max_context, "max-context", value, 512, 1'048'576,
+    return set_count(settings.max_context, "max-context", value, kShortestContext, kLongestContext,
                      "auto or 512 to 1048576 tokens");
 }
 

@@ -21,6 +21,43 @@ size_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& 
         a.begin());
 }
 
+// Each bound is written so that a NaN fails too.
+Result<void> check(const Sampling& sampling) {
+    const auto wrong = [](const char* name, float value, const char* accepted) {
+        return fail(ErrorKind::invalid_argument,
+                    std::string("this value is not possible for the ") + name,
+                    std::to_string(value), std::string("It takes ") + accepted);
+    };
+    if (!(sampling.temperature >= 0 && sampling.temperature <= 100))
+        return wrong("temperature", sampling.temperature, "0 to 100");
+    if (!(sampling.top_p >= 0 && sampling.top_p <= 1))
+        return wrong("top-p", sampling.top_p, "0 to 1");
+    if (!(sampling.min_p >= 0 && sampling.min_p <= 1))
+        return wrong("min-p", sampling.min_p, "0 to 1");
+    if (!(sampling.repeat_penalty >= 0.1f && sampling.repeat_penalty <= 10))
+        return wrong("repeat penalty", sampling.repeat_penalty, "0.1 to 10");
+    return {};
+}
+
+// The shortest context that takes `tokens` and their answer.
+uint64_t context_for(uint64_t tokens, std::optional<uint32_t> max_tokens) {
+    if (max_tokens) return tokens + *max_tokens;
+    // The room grows with the context, up to a bound: m - m / 4 >= tokens.
+    return std::min(tokens + answer_room(kLongestContext), (4 * tokens - 4) / 3 + 1);
+}
+
+Error too_long(uint64_t tokens, std::optional<uint32_t> max_tokens, uint32_t max_context) {
+    const uint64_t room = max_tokens.value_or(answer_room(max_context));
+    const uint64_t needed = std::max<uint64_t>(context_for(tokens, max_tokens), kShortestContext);
+    std::string advice = max_tokens ? "Shorten it or ask for a shorter answer" : "Shorten it";
+    if (needed <= kLongestContext)
+        advice += ", or raise max-context to " + std::to_string(needed) + " or more";
+    return {ErrorKind::refused, "the prompt does not fit",
+            std::to_string(tokens) + " tokens and room for " + std::to_string(room) +
+                " of answer are more than max-context " + std::to_string(max_context),
+            advice};
+}
+
 }  // namespace
 
 Result<std::vector<TokenId>> Engine::Impl::tokens_of(const Request& request) const {
@@ -29,14 +66,16 @@ Result<std::vector<TokenId>> Engine::Impl::tokens_of(const Request& request) con
         if (!chat_template) return tl::unexpected(template_error);
         nlohmann::ordered_json messages = nlohmann::ordered_json::array();
         std::span<const Message> shown(request.messages);
-        const bool resume = request.continue_last && !shown.empty();
+        const bool resume = request.continue_last;
+        if (resume && (shown.empty() || shown.back().role != "assistant"))
+            return fail(ErrorKind::invalid_argument, "there is no answer to go on with",
+                        shown.empty() ? "no messages" : "the last message is not an assistant's");
         if (resume) shown = shown.first(shown.size() - 1);
         for (const Message& message : shown) {
-            // An assistant's turn may hold tokens of its own; nobody else's can end a turn.
-            const bool own = message.role == "assistant";
-            messages.push_back(
-                {{"role", message.role},
-                 {"content", own ? message.content : tokenizer->as_plain_text(message.content)}});
+            messages.push_back({{"role", tokenizer->as_plain_text(message.role)},
+                                {"content", message.role == "assistant"
+                                                ? tokenizer->as_answer_text(message.content)
+                                                : tokenizer->as_plain_text(message.content)}});
         }
         const auto name = [&](TokenId token) {
             return token >= 0 ? tokenizer->piece(token, true) : std::string();
@@ -47,7 +86,7 @@ Result<std::vector<TokenId>> Engine::Impl::tokens_of(const Request& request) con
                                                {"eos_token", name(tokenizer->eos())}});
         if (!rendered) return tl::unexpected(rendered.error());
         text = std::move(*rendered);
-        if (resume) text += request.messages.back().content;
+        if (resume) text += tokenizer->as_answer_text(request.messages.back().content);
     }
     return tokenizer->encode(text, true);
 }
@@ -162,18 +201,15 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     const uint32_t max_context = core->plan.max_context;
     const uint64_t allocations = memory.driver_allocations_after_load();
 
+    if (auto r = check(request.sampling); !r) return tl::unexpected(r.error());
     auto rendered = guarded([&] { return tokens_of(request); });  // changes nothing
     if (!rendered) return tl::unexpected(rendered.error());
     const std::vector<TokenId>& tokens = *rendered;
     if (tokens.empty())
         return fail(ErrorKind::refused, "the prompt is empty", "0 tokens", "Write something");
-    const uint64_t room = request.max_tokens.value_or(answer_room(max_context));
-    if (tokens.size() + room > max_context)
-        return fail(ErrorKind::refused, "the prompt does not fit",
-                    std::to_string(tokens.size()) + " tokens and room for " + std::to_string(room) +
-                        " of answer are more than max-context " + std::to_string(max_context),
-                    "Shorten it, or raise max-context to " + std::to_string(tokens.size() + room) +
-                        " or more");
+    if (tokens.size() + uint64_t{request.max_tokens.value_or(answer_room(max_context))} >
+        max_context)
+        return tl::unexpected(too_long(tokens.size(), request.max_tokens, max_context));
 
     conversation.last_use = ++use_clock;
     Report report;

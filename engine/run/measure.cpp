@@ -15,7 +15,8 @@ Error too_long(uint64_t tokens, uint32_t max_context) {
     return {
         ErrorKind::refused, "the tokens do not fit",
         std::to_string(tokens) + " tokens are more than max-context " + std::to_string(max_context),
-        "Raise max-context to " + std::to_string(tokens) + " or more"};
+        tokens <= kLongestContext ? "Raise max-context to " + std::to_string(tokens) + " or more"
+                                  : "No context is that long"};
 }
 
 }  // namespace

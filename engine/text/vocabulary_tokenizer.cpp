@@ -72,21 +72,30 @@ std::vector<TokenId> VocabularyTokenizer::encode(std::string_view text, bool spe
 }
 
 std::string VocabularyTokenizer::as_plain_text(std::string_view text) const {
+    return marked(text, true);
+}
+
+std::string VocabularyTokenizer::as_answer_text(std::string_view text) const {
+    return marked(text, false);
+}
+
+std::string VocabularyTokenizer::marked(std::string_view text, bool user_defined_too) const {
     std::string clean;
     if (text.find(kPlainMark) != std::string_view::npos) {
         clean = without_marks(text);
         text = clean;
     }
-    std::string marked;
+    std::string result;
     size_t at = 0;
     while (const auto match = specials_.find(text, at)) {
-        marked += text.substr(at, match->at - at);
-        marked += kPlainMark;
-        marked += text.substr(match->at, match->bytes);
+        const TokenType type = vocabulary_.types[static_cast<size_t>(match->token)];
+        result += text.substr(at, match->at - at);
+        if (user_defined_too || type == TokenType::control) result += kPlainMark;
+        result += text.substr(match->at, match->bytes);
         at = match->at + match->bytes;
     }
-    marked += text.substr(at);
-    return marked;
+    result += text.substr(at);
+    return result;
 }
 
 std::string VocabularyTokenizer::piece(TokenId token, bool special) const {

@@ -20,6 +20,7 @@ class VocabularyTokenizer : public Tokenizer {
   public:
     std::vector<TokenId> encode(std::string_view text, bool special) const final;
     std::string as_plain_text(std::string_view text) const final;
+    std::string as_answer_text(std::string_view text) const final;
     std::string piece(TokenId token, bool special) const final;
     uint32_t size() const final { return vocabulary_.size(); }
     bool ends_answer(TokenId token) const final;
@@ -39,6 +40,8 @@ class VocabularyTokenizer : public Tokenizer {
     const Vocabulary& vocabulary() const { return vocabulary_; }
 
   private:
+    std::string marked(std::string_view text, bool user_defined_too) const;
+
     Vocabulary vocabulary_;
     SpecialTokens specials_;
     std::string pieces_;              // one behind the other

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Writes small qwen3moe files of any shape, sound unless a test says otherwise: random weights, a
-// vocabulary of the 256 bytes and three special tokens, ChatML.
+// vocabulary of the 256 bytes and a few special tokens, ChatML.
 #pragma once
 
 #include <cmath>
@@ -93,11 +93,11 @@ inline std::string SmallModel::bytes() const {
     std::vector<std::string> texts;
     std::vector<int32_t> types;
     for (uint32_t i = 0; i < tokens; ++i) {
-        const char* names[] = {"<|im_end|>", "<|im_start|>", "<|endoftext|>"};
+        const char* names[] = {"<|im_end|>", "<|im_start|>", "<|endoftext|>", "<think>"};
         texts.push_back(i < 256   ? text::byte_to_letter(static_cast<uint8_t>(i))
-                        : i < 259 ? names[i - 256]
+                        : i < 260 ? names[i - 256]
                                   : "token " + std::to_string(i));
-        types.push_back(i < 256 ? 1 : i < 259 ? 3 : 1);
+        types.push_back(i < 256 ? 1 : i < 259 ? 3 : i == 259 ? 4 : 1);
     }
     if (!without.count("tokenizer.ggml.tokens")) file.put_array("tokenizer.ggml.tokens", texts);
     if (!without.count("tokenizer.ggml.token_type"))

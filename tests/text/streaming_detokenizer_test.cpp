@@ -10,6 +10,7 @@ namespace {
 class ByteTokenizer final : public Tokenizer {
   public:
     std::string as_plain_text(std::string_view text) const override { return std::string(text); }
+    std::string as_answer_text(std::string_view text) const override { return std::string(text); }
     std::vector<TokenId> encode(std::string_view text, bool) const override {
         std::vector<TokenId> tokens;
         for (const char c : text) tokens.push_back(static_cast<uint8_t>(c));
@@ -30,6 +31,7 @@ class ByteTokenizer final : public Tokenizer {
 class PieceTokenizer final : public Tokenizer {
   public:
     std::string as_plain_text(std::string_view text) const override { return std::string(text); }
+    std::string as_answer_text(std::string_view text) const override { return std::string(text); }
     explicit PieceTokenizer(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
     std::vector<TokenId> encode(std::string_view, bool) const override { return {}; }
     std::string piece(TokenId token, bool) const override {

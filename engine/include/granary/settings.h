@@ -28,6 +28,8 @@ struct CacheFloor {
     bool operator==(const CacheFloor&) const = default;
 };
 
+inline constexpr uint32_t kShortestContext = 512, kLongestContext = 1'048'576;
+
 struct Settings {
     uint32_t max_context = 0;     // max-context: tokens; 0: min(trained length, 32,768)
     AutoCount prefill;            // prefill: chunk, 64..16,384

@@ -31,6 +31,10 @@ class Tokenizer {
     // puts it between real special tokens.
     virtual std::string as_plain_text(std::string_view text) const = 0;
 
+    // The same for an answer that is put back into a conversation: names of tokens that piece()
+    // shows stand for themselves, those of control tokens can only be quotations.
+    virtual std::string as_answer_text(std::string_view text) const = 0;
+
     // The bytes of one token; control tokens give nothing unless `special`.
     virtual std::string piece(TokenId token, bool special = false) const = 0;
 
