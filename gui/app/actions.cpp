@@ -19,8 +19,8 @@ Actions::Actions(QWidget* window) : QObject(window), m_window(window) {
                   {QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_O)});
     attach->setIcon(icon(Glyph::attach));
     quit = make("quitProgram", tr("&Quit"), tr("Ends the program"), {QKeySequence::Quit});
-    newChat = make("newChat", tr("&New chat"), tr("Begins an empty conversation"),
-                   {QKeySequence::New});
+    newChat =
+        make("newChat", tr("&New chat"), tr("Begins an empty conversation"), {QKeySequence::New});
     newChat->setIcon(icon(Glyph::add));
     send = make("send", tr("Send"), tr("Sends the message (Enter)"),
                 {QKeySequence(Qt::CTRL | Qt::Key_Return)});
@@ -28,30 +28,30 @@ Actions::Actions(QWidget* window) : QObject(window), m_window(window) {
     stop = make("stop", tr("Stop"), tr("Stops reading, answering or loading (Escape)"),
                 {QKeySequence(Qt::Key_Escape)});
     stop->setIcon(icon(Glyph::stop, true));
-    continueAnswer = make("continue", tr("&Continue the answer"),
-                          tr("Goes on where the last answer ended"),
-                          {QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_C)});
-    regenerate = make("regenerateAnswer", tr("Answer &again"),
-                      tr("Replaces the last answer with a new one"),
-                      {QKeySequence(Qt::CTRL | Qt::Key_R)});
+    continueAnswer =
+        make("continue", tr("&Continue the answer"), tr("Goes on where the last answer ended"),
+             {QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_C)});
+    regenerate =
+        make("regenerateAnswer", tr("Answer &again"), tr("Replaces the last answer with a new one"),
+             {QKeySequence(Qt::CTRL | Qt::Key_R)});
     editLast = make("editLast", tr("&Edit the last question"),
                     tr("Puts the last question back into the input"),
                     {QKeySequence(Qt::CTRL | Qt::Key_Up)});
-    copyAnswer = make("copyAnswer", tr("Copy the &last answer"),
-                      tr("Copies the last answer as Markdown"),
-                      {QKeySequence(Qt::CTRL | Qt::ALT | Qt::Key_C)});
+    copyAnswer =
+        make("copyAnswer", tr("Copy the &last answer"), tr("Copies the last answer as Markdown"),
+             {QKeySequence(Qt::CTRL | Qt::ALT | Qt::Key_C)});
     find = make("find", tr("&Find in this conversation"), tr("Searches the conversation"),
                 {QKeySequence::Find});
-    chatOptions = make("chatOptions", tr("&Options of this chat"),
-                       tr("System prompt and temperature"),
-                       {QKeySequence(Qt::CTRL | Qt::Key_Comma)});
+    chatOptions =
+        make("chatOptions", tr("&Options of this chat"), tr("System prompt and temperature"),
+             {QKeySequence(Qt::CTRL | Qt::Key_Comma)});
     chatOptions->setIcon(icon(Glyph::sliders));
     chatOptions->setCheckable(true);
     nextPane = make("nextPane", tr("Next pane"), tr("Moves the focus to the next pane"),
                     {QKeySequence(Qt::Key_F6)});
-    previousPane = make("previousPane", tr("Previous pane"),
-                        tr("Moves the focus to the previous pane"),
-                        {QKeySequence(Qt::SHIFT | Qt::Key_F6)});
+    previousPane =
+        make("previousPane", tr("Previous pane"), tr("Moves the focus to the previous pane"),
+             {QKeySequence(Qt::SHIFT | Qt::Key_F6)});
     resetLayout = make("resetLayout", tr("&Reset layout"), tr("Puts the panes where they began"));
     toggleLibrary = make("toggleLibrary", tr("Chats"), tr("Shows or hides the chats"),
                          {QKeySequence(Qt::CTRL | Qt::Key_1)});

@@ -61,20 +61,17 @@ int runApplication(int argc, char** argv) {
     }
     Profile profile(folder);
     Theme theme(app);
-    theme.setMode(Theme::modeFromName(options->theme.isEmpty() ? profile.theme()
-                                                               : options->theme));
+    theme.setMode(Theme::modeFromName(options->theme.isEmpty() ? profile.theme() : options->theme));
     MainWindow window(*options, profile, theme);
     std::optional<ScriptRunner> runner;
     if (script) {
         runner.emplace(*script, options->out, window);
-        QObject::connect(&window, &MainWindow::stateChanged, &*runner,
-                         &ScriptRunner::stateChanged);
+        QObject::connect(&window, &MainWindow::stateChanged, &*runner, &ScriptRunner::stateChanged);
         QObject::connect(&window, &MainWindow::usable, &*runner, &ScriptRunner::start);
-        QObject::connect(&*runner, &ScriptRunner::done, &app,
-                         [](int code, const QString& message) {
-                             if (code) complain(message.toStdString());
-                             QCoreApplication::exit(code);
-                         });
+        QObject::connect(&*runner, &ScriptRunner::done, &app, [](int code, const QString& message) {
+            if (code) complain(message.toStdString());
+            QCoreApplication::exit(code);
+        });
     }
     window.show();
     QTimer::singleShot(0, &window, &MainWindow::begin);

@@ -8,9 +8,9 @@
 namespace granary::gui {
 
 namespace {
-constexpr int64_t kStep = 1024;          // a K/V step
-constexpr int64_t kQuestionRoom = 512;   // tokens of a question and the template around it
-constexpr int64_t kAnswerRoom = 1024;    // answer_room of any context this long
+constexpr int64_t kStep = 1024;         // a K/V step
+constexpr int64_t kQuestionRoom = 512;  // tokens of a question and the template around it
+constexpr int64_t kAnswerRoom = 1024;   // answer_room of any context this long
 constexpr uint64_t kMostBudget = uint64_t{1} << 42;
 }  // namespace
 

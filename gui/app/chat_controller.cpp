@@ -21,10 +21,14 @@ namespace {
 
 Ending endingOf(Finish finish) {
     switch (finish) {
-        case Finish::answer_ended: return Ending::answered;
-        case Finish::token_limit: return Ending::tokenLimit;
-        case Finish::context_full: return Ending::contextFull;
-        case Finish::stopped: return Ending::stopped;
+        case Finish::answer_ended:
+            return Ending::answered;
+        case Finish::token_limit:
+            return Ending::tokenLimit;
+        case Finish::context_full:
+            return Ending::contextFull;
+        case Finish::stopped:
+            return Ending::stopped;
     }
     return Ending::answered;
 }
@@ -98,8 +102,7 @@ ChatController::ChatController(EngineController& engine, Library& library, ChatP
     connect(&panel, &ChatsPanel::chosen, this, &ChatController::openChat);
     connect(&panel, &ChatsPanel::renamed, this, [this](qint64 chat, const QString& title) {
         if (chat == m_chat) m_title = title;
-        m_library.run(
-            [chat, title](ChatStore& store) { return store.renameChat(chat, title); });
+        m_library.run([chat, title](ChatStore& store) { return store.renameChat(chat, title); });
     });
     connect(&panel, &ChatsPanel::deleted, this, [this](qint64 chat) {
         m_library.run([chat](ChatStore& store) { return store.deleteChat(chat, true); });
@@ -156,9 +159,13 @@ void ChatController::refuse(const char* what, const char* advice) {
     m_engine.refuse({ErrorKind::refused, what, {}, advice});
 }
 
-void ChatController::send() { sendNow(m_pane.composer()->text(), true); }
+void ChatController::send() {
+    sendNow(m_pane.composer()->text(), true);
+}
 
-void ChatController::sendQuestion(const QString& question) { sendNow(question, false); }
+void ChatController::sendQuestion(const QString& question) {
+    sendNow(question, false);
+}
 
 void ChatController::sendNow(const QString& text, bool fromInput) {
     if (!canSend()) return;
@@ -220,12 +227,10 @@ void ChatController::forgetQuestion() {
     }
     if (m_question.id == 0) return;
     if (m_chatIsNew) {
-        m_library.run(
-            [chat = m_chat](ChatStore& store) { return store.deleteChat(chat, true); });
+        m_library.run([chat = m_chat](ChatStore& store) { return store.deleteChat(chat, true); });
         m_chat = 0;
     } else {
-        m_library.run(
-            [id = m_question.id](ChatStore& store) { return store.remove({id}); });
+        m_library.run([id = m_question.id](ChatStore& store) { return store.remove({id}); });
     }
 }
 
@@ -435,8 +440,10 @@ void ChatController::trySendWhenReady() {
     }
     if (state != State::idle || m_tray.reading() || m_tray.counting()) return;
     m_sendWhenReady = false;
-    if (m_queued.isNull()) send();
-    else sendQuestion(m_queued);
+    if (m_queued.isNull())
+        send();
+    else
+        sendQuestion(m_queued);
 }
 
 QString ChatController::titleOf(const ChatMessage& question) const {

@@ -22,8 +22,8 @@ class ChatController : public QObject {
     Q_OBJECT
 
   public:
-    ChatController(EngineController& engine, Library& library, ChatPane& pane,
-                   ChatsPanel& panel, DocumentTray& tray, QObject* parent = nullptr);
+    ChatController(EngineController& engine, Library& library, ChatPane& pane, ChatsPanel& panel,
+                   DocumentTray& tray, QObject* parent = nullptr);
     ~ChatController() override;
 
     const QVector<ChatMessage>& messages() const { return m_messages; }

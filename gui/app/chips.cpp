@@ -22,14 +22,22 @@ QString deviceText(const LoadedModel& model) {
 
 QString stateText(State state) {
     switch (state) {
-        case State::no_model: return tr("No model");
-        case State::loading: return tr("Loading");
-        case State::idle: return tr("Ready");
-        case State::reading: return tr("Reading");
-        case State::answering: return tr("Answering");
-        case State::refused: return tr("Refused");
-        case State::failed: return tr("Failed");
-        case State::lost: return tr("Engine lost");
+        case State::no_model:
+            return tr("No model");
+        case State::loading:
+            return tr("Loading");
+        case State::idle:
+            return tr("Ready");
+        case State::reading:
+            return tr("Reading");
+        case State::answering:
+            return tr("Answering");
+        case State::refused:
+            return tr("Refused");
+        case State::failed:
+            return tr("Failed");
+        case State::lost:
+            return tr("Engine lost");
     }
     return {};
 }
@@ -37,14 +45,19 @@ QString stateText(State state) {
 QColor stateColor(State state, const QPalette& palette) {
     const Tones& tones = Theme::tones(palette);
     switch (state) {
-        case State::no_model: return tones.muted;
-        case State::idle: return tones.success;
+        case State::no_model:
+            return tones.muted;
+        case State::idle:
+            return tones.success;
         case State::loading:
         case State::reading:
-        case State::answering: return tones.accent;
-        case State::refused: return tones.warning;
+        case State::answering:
+            return tones.accent;
+        case State::refused:
+            return tones.warning;
         case State::failed:
-        case State::lost: return tones.danger;
+        case State::lost:
+            return tones.danger;
     }
     return tones.muted;
 }

@@ -22,7 +22,9 @@ void Heartbeat::start() {
     resume();
 }
 
-void Heartbeat::pause() { m_timer.stop(); }
+void Heartbeat::pause() {
+    m_timer.stop();
+}
 
 void Heartbeat::resume() {
     m_fresh = true;

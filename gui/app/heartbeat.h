@@ -15,8 +15,8 @@ class Heartbeat : public QObject {
   public:
     explicit Heartbeat(QObject* parent = nullptr);
 
-    void start();   // forgets what was measured
-    void pause();   // for work of the script itself, which no person would wait for
+    void start();  // forgets what was measured
+    void pause();  // for work of the script itself, which no person would wait for
     void resume();
 
     double p999Ms() const;

@@ -236,9 +236,9 @@ void MainWindow::makeMenus() {
     file->addAction(m_actions->quit);
 
     QMenu* chat = menuBar()->addMenu(tr("&Chat"));
-    for (QAction* action : {m_actions->stop, m_actions->continueAnswer, m_actions->regenerate,
-                            m_actions->editLast, m_actions->copyAnswer, m_actions->find,
-                            m_actions->chatOptions}) {
+    for (QAction* action :
+         {m_actions->stop, m_actions->continueAnswer, m_actions->regenerate, m_actions->editLast,
+          m_actions->copyAnswer, m_actions->find, m_actions->chatOptions}) {
         chat->addAction(action);
     }
 
@@ -436,8 +436,8 @@ void MainWindow::updateChips() {
     const auto& model = m_engine->model();
     m_modelChip->setIcon(icon(Glyph::chip));
     m_modelChip->setText(m_modelPath.isEmpty() ? tr("No model")
-                         : model ? QString::fromStdString(model->facts.name)
-                                 : QFileInfo(m_modelPath).fileName());
+                         : model               ? QString::fromStdString(model->facts.name)
+                                               : QFileInfo(m_modelPath).fileName());
     m_modelChip->setToolTip(m_modelPath.isEmpty() ? tr("Open a model") : m_modelPath);
     m_modelChip->setAccessibleName(tr("Model: %1").arg(m_modelChip->text()));
     m_deviceChip->setVisible(model.has_value());
@@ -459,8 +459,7 @@ void MainWindow::updateCentre() {
     if (messages) return;
     EmptyState* empty = m_pane->empty();
     if (state == State::no_model) {
-        empty->showNoModel(m_actions->openStarter, m_actions->openModel,
-                           m_profile.recentModels());
+        empty->showNoModel(m_actions->openStarter, m_actions->openModel, m_profile.recentModels());
     } else if (state == State::loading) {
         empty->showLoading(QFileInfo(m_modelPath).completeBaseName(), m_actions->stop);
     } else if (m_tray->count() > 0) {
@@ -510,10 +509,6 @@ void MainWindow::updateQuestions() {
         for (const ChatMessage& message : m_chat->messages()) look(message.documents);
     }
     m_pane->showQuestions(here);
-}
-
-bool MainWindow::scriptPending() const {
-    return m_chat->pending() || m_engine->busy() || m_tray->reading() || m_tray->counting();
 }
 
 }  // namespace granary::gui

@@ -4,21 +4,17 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QDesktopServices>
-#include <QDragEnterEvent>
+#include <QDockWidget>
 #include <QFileDialog>
 #include <QFileInfo>
-#include <QJsonArray>
-#include <QDockWidget>
 #include <QLocale>
 #include <QMenu>
 #include <QMessageBox>
-#include <QMimeData>
 #include <QToolBar>
 #include <cstdio>
 
 #include "granary/version.h"
 #include "gui/app/actions.h"
-#include "gui/app/budget_search.h"
 #include "gui/app/chat_controller.h"
 #include "gui/app/chips.h"
 #include "gui/app/main_window.h"
@@ -31,9 +27,7 @@
 #include "gui/chat/options_sheet.h"
 #include "gui/chat/transcript.h"
 #include "gui/documents/document_tray.h"
-#include "gui/documents/drop_overlay.h"
 #include "gui/documents/extractor.h"
-#include "gui/documents/part_dialog.h"
 #include "gui/library/chats_panel.h"
 #include "gui/library/library.h"
 #include "gui/plots/strip_plot.h"
@@ -48,22 +42,11 @@ namespace granary::gui {
 
 namespace {
 
-constexpr uint64_t kStarterBudget = 40ull << 20;   // the card that the starter is shown on
+constexpr uint64_t kStarterBudget = 40ull << 20;  // the card that the starter is shown on
 constexpr uint64_t kStarterGranule = 64ull << 10;
-constexpr qint64 kMostContext = 1 << 20;
 
-QString text(const std::string& value) { return QString::fromStdString(value); }
-
-QStringList localFiles(const QMimeData* data) {
-    QStringList files;
-    for (const QUrl& url : data->urls()) {
-        if (url.isLocalFile()) files << url.toLocalFile();
-    }
-    return files;
-}
-
-bool isModel(const QString& path) {
-    return path.endsWith(QLatin1String(".gguf"), Qt::CaseInsensitive);
+QString text(const std::string& value) {
+    return QString::fromStdString(value);
 }
 
 }  // namespace
@@ -95,7 +78,8 @@ void MainWindow::connectEngine() {
     });
     connect(engine, &EngineController::readProgress, this,
             [this](quint32 done, quint32 total, double) {
-                if (total) m_stateChip->setText(tr("Reading %1 %").arg(quint64(done) * 100 / total));
+                if (total)
+                    m_stateChip->setText(tr("Reading %1 %").arg(quint64(done) * 100 / total));
             });
     connect(engine, &EngineController::memoryChanged, m_status, &StatusLine::setMemory);
     connect(engine, &EngineController::finished, m_status, &StatusLine::setReport);
@@ -158,8 +142,7 @@ void MainWindow::connectEngine() {
     connect(m_chat, &ChatController::answered, this, [this] {
         if (!m_options.firstQuestion || !m_firstQuestionAsked) return;
         m_options.firstQuestion = false;
-        std::printf("Granary is open; first question answered in %.0f ms\n",
-                    m_chat->msToAnswer());
+        std::printf("Granary is open; first question answered in %.0f ms\n", m_chat->msToAnswer());
         std::fflush(stdout);
     });
     connect(m_tray, &DocumentTray::refused, this, [this](const Error& error) {
@@ -390,12 +373,12 @@ void MainWindow::showError(const QString& what, const QString& detail) {
 void MainWindow::showRefusal(const Error& error) {
     std::vector<MessageBar::Choice> choices;
     if (m_tray->count() > 0 && m_engine->model()) {
-        choices.push_back({tr("Choose part"), QStringLiteral("choosePart"),
-                           [this] { choosePart(0); }});
+        choices.push_back(
+            {tr("Choose part"), QStringLiteral("choosePart"), [this] { choosePart(0); }});
     }
     if (!m_chat->messages().isEmpty()) {
-        choices.push_back({tr("New chat"), QStringLiteral("refusedNewChat"),
-                           [this] { m_chat->newChat(); }});
+        choices.push_back(
+            {tr("New chat"), QStringLiteral("refusedNewChat"), [this] { m_chat->newChat(); }});
     }
     m_pane->bar()->present(
         MessageBar::Kind::warning, text(error.what),
@@ -410,8 +393,7 @@ void MainWindow::showFailure(const Error& error, bool engineLost) {
     if (engineLost) {
         choices.push_back({tr("Reload"), QStringLiteral("reload"), [this] {
                                const auto& model = m_engine->model();
-                               open(m_modelPath, model ? model->plan.settings
-                                                       : m_options.settings);
+                               open(m_modelPath, model ? model->plan.settings : m_options.settings);
                            }});
     }
     choices.push_back({tr("Copy details"), QStringLiteral("copyDetails"),
@@ -436,199 +418,6 @@ void MainWindow::askAboutLink(const QUrl& link) {
                        [shown] { QApplication::clipboard()->setText(shown); }});
     m_pane->bar()->present(MessageBar::Kind::question, tr("This link leaves Granary"), shown,
                            std::move(choices));
-}
-
-// ---- documents -------------------------------------------------------------------------------
-
-void MainWindow::dropFiles(const QStringList& paths) {
-    for (const QString& path : paths) {
-        if (isModel(path)) {
-            openModel(path);
-            return;
-        }
-    }
-    for (const QString& path : paths) m_tray->addFile(path);
-    m_pane->composer()->input()->setFocus();
-}
-
-void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
-    const QStringList files = localFiles(event->mimeData());
-    if (files.isEmpty()) return;
-    const bool model = std::any_of(files.begin(), files.end(), isModel);
-    m_overlay->present(model ? tr("Let go to open this model")
-                             : tr("Let go to add %n document(s) to your next question", nullptr,
-                                  static_cast<int>(files.size())));
-    event->acceptProposedAction();
-}
-
-void MainWindow::dragLeaveEvent(QDragLeaveEvent*) { m_overlay->hide(); }
-
-void MainWindow::dropEvent(QDropEvent* event) {
-    m_overlay->hide();
-    dropFiles(localFiles(event->mimeData()));
-    event->acceptProposedAction();
-}
-
-// A document longer than the context is asked about, not refused.
-void MainWindow::checkDocument(int index) {
-    const auto& model = m_engine->model();
-    const QVector<Document> documents = m_tray->documents();
-    if (!model || index >= documents.size()) return;
-    const qint64 tokens = m_tray->tokens();
-    const Plan& plan = model->plan;
-    if (tokens + answer_room(plan.max_context) <= plan.max_context) return;
-    const QLocale locale;
-    const Document& document = documents[index];
-    const QString what =
-        tr("%1: %2 tokens; this model was trained for %3")
-            .arg(document.label(), locale.toString(document.tokens),
-                 locale.toString(model->facts.trained_context));
-    std::vector<MessageBar::Choice> choices;
-    choices.push_back(
-        {tr("Choose part"), QStringLiteral("choosePart"), [this, index] { choosePart(index); },
-         true, true});
-    QString detail;
-    if (tokens + 2048 > kMostContext) {
-        detail = tr("Granary reads at most %1 tokens at once.").arg(locale.toString(kMostContext));
-    } else {
-        const auto needed = settingsForContext(*model->planner, plan.settings, tokens);
-        if (needed) {
-            const bool nonsense = tokens > model->facts.trained_context;
-            QStringList cost{
-                tr("needs %1").arg(bytesText(needed->budget_bytes))};
-            const double seconds =
-                m_engine->memory().readCost.seconds(static_cast<double>(tokens));
-            if (seconds > 0) cost << tr("about %1").arg(durationText(seconds));
-            if (nonsense) cost << tr("the answer will be nonsense");
-            choices.push_back({(nonsense ? tr("Read all: memory demonstration, %1")
-                                         : tr("Read all: %1"))
-                                   .arg(cost.join(QStringLiteral(", "))),
-                               QStringLiteral("readAll"), [this, tokens] { readAll(tokens); }});
-        } else {
-            detail = text(needed.error().message());
-        }
-    }
-    choices.push_back({tr("Open another model"), QStringLiteral("openAnother"),
-                       [this] { chooseModel(); }});
-    m_pane->bar()->present(MessageBar::Kind::question, what, detail, std::move(choices));
-}
-
-void MainWindow::choosePart(int index) {
-    const QVector<Document> documents = m_tray->documents();
-    const auto tokenIndex = m_tray->index(index);
-    const auto& model = m_engine->model();
-    if (!model || !tokenIndex || index >= documents.size()) return;
-    constexpr qint64 kQuestionRoom = 256;  // for the template and a question
-    const qint64 others = m_tray->tokens() - documents[index].tokens;
-    const qint64 most = qint64{model->plan.max_context} - answer_room(model->plan.max_context) -
-                        kQuestionRoom - others;
-    auto* dialog = new PartDialog(documents[index], tokenIndex, most, this);
-    dialog->setAttribute(Qt::WA_DeleteOnClose);
-    connect(dialog, &QDialog::accepted, this,
-            [this, dialog, index] { m_tray->replace(index, dialog->part()); });
-    dialog->open();
-}
-
-void MainWindow::readAll(qint64 tokens) {
-    const auto& model = m_engine->model();
-    if (!model) return;
-    const auto plan = settingsForContext(*model->planner, model->plan.settings, tokens);
-    if (!plan) {
-        showError(text(plan.error().what), text(plan.error().detail));
-        return;
-    }
-    applyByDraft(plan->settings);
-}
-
-// As if a person had moved the controls: they show it, and Undo goes back.
-void MainWindow::applyByDraft(const Settings& settings) {
-    m_vram->draft().edit(settings);
-    if (m_vram->draft().canApply()) m_vram->draft().apply();
-    else showError(tr("These settings do not fit"), m_vram->draft().refusal());
-}
-
-void MainWindow::tryFirstQuestion() {
-    if (!m_options.firstQuestion || m_firstQuestionAsked || !m_welcome || !m_chat) return;
-    if (m_engine->state() != State::idle || m_tray->count() == 0 || m_tray->reading() ||
-        m_tray->counting()) {
-        return;
-    }
-    m_firstQuestionAsked = true;
-    m_chat->sendQuestion(m_welcome->questions.front().question);
-}
-
-// ---- for scripts -----------------------------------------------------------------------------
-
-void MainWindow::scriptMeasure(bool on) {
-    if (on) m_heartbeat.resume();
-    else m_heartbeat.pause();
-}
-
-QJsonObject MainWindow::scriptReport() const {
-    const auto& model = m_engine->model();
-    const std::string_view name = state_name(m_engine->state());
-    QJsonObject report;
-    report[QStringLiteral("state")] =
-        QString::fromUtf8(name.data(), static_cast<qsizetype>(name.size()));
-    report[QStringLiteral("message")] = m_pane->bar()->text();
-    QJsonObject docks;
-    for (const auto& [key, dock] :
-         {std::pair{"library", m_libraryDock}, std::pair{"vram", m_vramDock},
-          std::pair{"bottom", m_bottomDock}}) {
-        docks[QLatin1String(key)] =
-            QJsonObject{{QStringLiteral("visible"), dock->isVisible()},
-                        {QStringLiteral("width"), dock->isVisible() ? dock->width() : 0},
-                        {QStringLiteral("height"), dock->isVisible() ? dock->height() : 0}};
-    }
-    docks[QStringLiteral("centre")] = QJsonObject{{QStringLiteral("width"), m_pane->width()},
-                                                  {QStringLiteral("height"), m_pane->height()}};
-    report[QStringLiteral("docks")] = docks;
-    const auto listed = [](const QVector<Document>& documents) {
-        QJsonArray list;
-        for (const Document& document : documents) {
-            list.append(QJsonObject{{QStringLiteral("name"), document.label()},
-                                    {QStringLiteral("tokens"), document.tokens}});
-        }
-        return list;
-    };
-    report[QStringLiteral("tray")] = listed(m_tray->documents());
-    QJsonArray transcript;
-    for (const ChatMessage& message : m_chat->messages()) {
-        transcript.append(QJsonObject{{QStringLiteral("role"), roleName(message.role)},
-                                      {QStringLiteral("text"), message.text},
-                                      {QStringLiteral("documents"), listed(message.documents)},
-                                      {QStringLiteral("ending"), endingName(message.ending)},
-                                      {QStringLiteral("memory"), message.memoryLine},
-                                      {QStringLiteral("kept"), message.keptLine}});
-    }
-    report[QStringLiteral("transcript")] = transcript;
-    QJsonObject settings, bytes, granules;
-    if (model) {
-        for (const Settings::Entry& entry : Settings::entries()) {
-            settings[QString::fromUtf8(entry.name.data(),
-                                       static_cast<qsizetype>(entry.name.size()))] =
-                text(model->plan.settings.get(entry.name));
-        }
-        // Bytes as the engine counts them, granules as the map shows them: two ways to one truth.
-        const MapFrame& frame = m_vram->model().frame();
-        for (int i = 0; i < kOwners; ++i) {
-            const auto at = static_cast<size_t>(i);
-            const QString owner = ownerText(static_cast<Owner>(i));
-            bytes[owner] = static_cast<qint64>(m_engine->memory().bytes[at]);
-            granules[owner] = static_cast<qint64>(frame.granules[at]);
-        }
-    }
-    report[QStringLiteral("settings")] = settings;
-    report[QStringLiteral("bytes")] = bytes;
-    report[QStringLiteral("granules")] = granules;
-    report[QStringLiteral("driver_allocations_after_load")] =
-        static_cast<qint64>(m_engine->memory().driverAllocationsAfterLoad);
-    report[QStringLiteral("ms_to_usable")] = m_msToUsable;
-    report[QStringLiteral("ms_to_first_text")] = m_chat->msToFirstText();
-    report[QStringLiteral("gap_p999_ms")] = m_heartbeat.p999Ms();
-    report[QStringLiteral("gap_max_ms")] = m_heartbeat.maxMs();
-    report[QStringLiteral("paint_ms")] = m_vram->paintMs();
-    return report;
 }
 
 }  // namespace granary::gui

@@ -17,8 +17,8 @@ Result<Options> parseOptions(const QStringList& arguments) {
     const auto add = [&parser](const char* name, const char* help, const char* value = "") {
         parser.addOption({QLatin1String(name), QLatin1String(help), QLatin1String(value)});
     };
-    parser.addOption({{QStringLiteral("h"), QStringLiteral("help")},
-                      QStringLiteral("Print this and end.")});
+    parser.addOption(
+        {{QStringLiteral("h"), QStringLiteral("help")}, QStringLiteral("Print this and end.")});
     add("version", "Print the version and end.");
     add("document", "Put a document into the tray.", "FILE");
     add("first-question", "Ask the first question about the sample document at once.");
@@ -34,8 +34,7 @@ Result<Options> parseOptions(const QStringList& arguments) {
     }
     const auto refuse = [](const QString& what, const QString& advice = {}) {
         return fail(ErrorKind::invalid_argument, what.toStdString(), {},
-                    advice.isEmpty() ? "granary --help lists what there is"
-                                     : advice.toStdString());
+                    advice.isEmpty() ? "granary --help lists what there is" : advice.toStdString());
     };
     if (!parser.parse(arguments)) return refuse(parser.errorText());
     Options options;

@@ -20,9 +20,8 @@ PaneSizes firstSizes(QSize window) {
         if (width > high.width) continue;
         const double share = static_cast<double>(width - low.width) / (high.width - low.width);
         const auto between = [share](int a, int b) { return qRound(a + (b - a) * share); };
-        const int bottom = share < 1 && low.sizes.bottom == 0 ? 0
-                                                              : between(low.sizes.bottom,
-                                                                        high.sizes.bottom);
+        const int bottom =
+            share < 1 && low.sizes.bottom == 0 ? 0 : between(low.sizes.bottom, high.sizes.bottom);
         return {between(low.sizes.library, high.sizes.library),
                 between(low.sizes.vram, high.sizes.vram), bottom};
     }

@@ -12,14 +12,15 @@ constexpr int kRecent = 6;
 
 QString place(const QString& folder, QStandardPaths::StandardLocation location,
               const QString& file) {
-    const QString root =
-        folder.isEmpty() ? QStandardPaths::writableLocation(location) : folder;
+    const QString root = folder.isEmpty() ? QStandardPaths::writableLocation(location) : folder;
     return root + QLatin1Char('/') + file;
 }
 
 QString key(const char* what, QSize screen) {
-    return QStringLiteral("%1/%2x%3").arg(QLatin1String(what)).arg(screen.width()).arg(
-        screen.height());
+    return QStringLiteral("%1/%2x%3")
+        .arg(QLatin1String(what))
+        .arg(screen.width())
+        .arg(screen.height());
 }
 
 }  // namespace
@@ -31,7 +32,9 @@ Profile::Profile(const QString& folder)
     m_writer.setMaxThreadCount(1);  // in order
 }
 
-Profile::~Profile() { m_writer.waitForDone(); }
+Profile::~Profile() {
+    m_writer.waitForDone();
+}
 
 // Objects of one file share what they hold, so that only the wait for the disk moves elsewhere.
 void Profile::write(const QString& key, const QVariant& value) {

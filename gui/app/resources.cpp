@@ -11,9 +11,9 @@
 namespace granary::gui {
 
 QString resourcePath(const QString& relative) {
-    const QStringList roots{QCoreApplication::applicationDirPath() +
-                                QStringLiteral("/../share/granary"),
-                            QStringLiteral(GRANARY_RESOURCES)};
+    const QStringList roots{
+        QCoreApplication::applicationDirPath() + QStringLiteral("/../share/granary"),
+        QStringLiteral(GRANARY_RESOURCES)};
     for (const QString& root : roots) {
         const QFileInfo file(root + QLatin1Char('/') + relative);
         if (file.exists()) return file.absoluteFilePath();
@@ -21,7 +21,9 @@ QString resourcePath(const QString& relative) {
     return {};
 }
 
-QString starterModelPath() { return resourcePath(QStringLiteral("starter/starter-q4_k_m.gguf")); }
+QString starterModelPath() {
+    return resourcePath(QStringLiteral("starter/starter-q4_k_m.gguf"));
+}
 
 bool isStarterModel(const QString& path) {
     return QFileInfo(path).fileName() == QLatin1String("starter-q4_k_m.gguf");

@@ -68,8 +68,10 @@ void StatusLine::setState(State state) {
         m_since = m_clock.elapsed();
     }
     m_state = state;
-    if (busy) m_timer.start();
-    else m_timer.stop();
+    if (busy)
+        m_timer.start();
+    else
+        m_timer.stop();
     refresh();
 }
 
@@ -97,16 +99,17 @@ void StatusLine::refresh() {
         m_answeringRate =
             static_cast<double>(get(m_counters->tokens_answered) - m_answered) / seconds;
     }
-    m_context->setText(tr("Context %1 of %2")
-                           .arg(locale.toString(get(m_counters->context_used)),
-                                locale.toString(m_contextMax)));
+    m_context->setText(
+        tr("Context %1 of %2")
+            .arg(locale.toString(get(m_counters->context_used)), locale.toString(m_contextMax)));
     showSpeeds(m_readingRate, m_answeringRate);
     const uint64_t hits = get(m_counters->expert_hits);
     const uint64_t all = hits + get(m_counters->expert_misses);
-    m_hits->setText(all == 0 ? QString()
-                             : tr("Hits %1 %").arg(locale.toString(
-                                   100.0 * static_cast<double>(hits) / static_cast<double>(all),
-                                   'f', 1)));
+    m_hits->setText(
+        all == 0 ? QString()
+                 : tr("Hits %1 %")
+                       .arg(locale.toString(
+                           100.0 * static_cast<double>(hits) / static_cast<double>(all), 'f', 1)));
     makeRoom();
 }
 

@@ -83,8 +83,7 @@ void ChatPane::setQuestions(const QStringList& questions) {
         chip->setText(question);
         chip->setAccessibleName(tr("Ask: %1").arg(question));
         chip->setOutlined(true);
-        connect(chip, &Chip::clicked, this,
-                [this, question] { Q_EMIT questionChosen(question); });
+        connect(chip, &Chip::clicked, this, [this, question] { Q_EMIT questionChosen(question); });
         m_questionLayout->addWidget(chip);
         chip->show();
     }
@@ -99,7 +98,9 @@ void ChatPane::showQuestions(bool show) {
     m_questions->setVisible(show && left > 0);
 }
 
-void ChatPane::setQuestionsEnabled(bool enabled) { m_questions->setEnabled(enabled); }
+void ChatPane::setQuestionsEnabled(bool enabled) {
+    m_questions->setEnabled(enabled);
+}
 
 void ChatPane::hideQuestion(const QString& question) {
     for (int i = 0; i < m_questionLayout->count(); ++i) {

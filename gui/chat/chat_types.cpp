@@ -26,9 +26,12 @@ QString Document::label() const {
 
 QString roleName(Role role) {
     switch (role) {
-        case Role::system: return QStringLiteral("system");
-        case Role::assistant: return QStringLiteral("assistant");
-        case Role::user: break;
+        case Role::system:
+            return QStringLiteral("system");
+        case Role::assistant:
+            return QStringLiteral("assistant");
+        case Role::user:
+            break;
     }
     return QStringLiteral("user");
 }

@@ -81,8 +81,7 @@ void InputEdit::changeEvent(QEvent* event) {
     if (event->type() == QEvent::FontChange) fit();
 }
 
-Composer::Composer(QAction* attach, QAction* options, QAction* send, QAction* stop,
-                   QWidget* parent)
+Composer::Composer(QAction* attach, QAction* options, QAction* send, QAction* stop, QWidget* parent)
     : Panel(QPalette::Base, parent) {
     m_input = new InputEdit;
     connect(m_input, &InputEdit::submitted, this, &Composer::submitted);
@@ -126,14 +125,18 @@ Composer::Composer(QAction* attach, QAction* options, QAction* send, QAction* st
     layout->addLayout(row);
 }
 
-QString Composer::text() const { return m_input->toPlainText(); }
+QString Composer::text() const {
+    return m_input->toPlainText();
+}
 
 void Composer::setText(const QString& text) {
     m_input->setPlainText(text);
     m_input->moveCursor(QTextCursor::End);
 }
 
-void Composer::setHint(const QString& hint) { m_hint->setText(hint); }
+void Composer::setHint(const QString& hint) {
+    m_hint->setText(hint);
+}
 
 void Composer::setAnswering(bool answering) {
     m_send->setVisible(!answering);

@@ -71,9 +71,10 @@ void EmptyState::clear() {
 void EmptyState::showNoModel(QAction* first, QAction* second, const QStringList& recent) {
     clear();
     m_title->setText(tr("Open a model to begin"));
-    m_text->setText(tr("Granary runs Mixture-of-Experts models from a GGUF file on this computer. "
-                       "The starter model is small, comes with the program and needs no "
-                       "download."));
+    m_text->setText(
+        tr("Granary runs Mixture-of-Experts models from a GGUF file on this computer. "
+           "The starter model is small, comes with the program and needs no "
+           "download."));
     auto* row = new QHBoxLayout;
     row->setSpacing(8);
     row->addStretch(1);
@@ -125,8 +126,8 @@ void EmptyState::setLoadProgress(quint64 done, quint64 total, double seconds) {
     if (total == 0 || m_progress->isHidden()) return;
     m_progress->setRange(0, 1000);
     m_progress->setValue(static_cast<int>(done * 1000 / total));
-    m_text->setText(tr("%1 of %2, %3")
-                        .arg(bytesText(done), bytesText(total), durationText(seconds)));
+    m_text->setText(
+        tr("%1 of %2, %3").arg(bytesText(done), bytesText(total), durationText(seconds)));
 }
 
 void EmptyState::showReady(const QString& title, const QString& text) {

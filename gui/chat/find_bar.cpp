@@ -56,13 +56,18 @@ void FindBar::close() {
     Q_EMIT closed();
 }
 
-void FindBar::next(bool backwards) { Q_EMIT findRequested(m_edit->text(), backwards); }
+void FindBar::next(bool backwards) {
+    Q_EMIT findRequested(m_edit->text(), backwards);
+}
 
 void FindBar::setHits(int hit, int count) {
     const QLocale locale;
-    if (m_edit->text().isEmpty()) m_count->clear();
-    else if (count == 0) m_count->setText(tr("Nothing found"));
-    else m_count->setText(tr("%1 of %2").arg(locale.toString(hit), locale.toString(count)));
+    if (m_edit->text().isEmpty())
+        m_count->clear();
+    else if (count == 0)
+        m_count->setText(tr("Nothing found"));
+    else
+        m_count->setText(tr("%1 of %2").arg(locale.toString(hit), locale.toString(count)));
 }
 
 void FindBar::keyPressEvent(QKeyEvent* event) {

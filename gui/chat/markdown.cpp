@@ -118,8 +118,8 @@ std::vector<MarkdownPart> splitMarkdown(const QString& markdown, int cut) {
         const QStringView line = QStringView(markdown).mid(at, end - at);
         Fence fence;
         if (inCode) {
-            if (parseFence(line, fence) && fence.mark == open.mark &&
-                fence.length >= open.length && fence.info.isEmpty()) {
+            if (parseFence(line, fence) && fence.mark == open.mark && fence.length >= open.length &&
+                fence.info.isEmpty()) {
                 inCode = false;
             } else {
                 QString& code = parts.back().text;

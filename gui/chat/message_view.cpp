@@ -30,13 +30,19 @@ constexpr int kBubblePad = 12;
 
 QString endingText(Ending ending) {
     switch (ending) {
-        case Ending::stopped: return MessageView::tr("Stopped by you");
-        case Ending::contextFull: return MessageView::tr("Context full");
-        case Ending::tokenLimit: return MessageView::tr("Token limit reached");
-        case Ending::interrupted: return MessageView::tr("Interrupted: the program ended here");
-        case Ending::failed: return MessageView::tr("The request failed here");
+        case Ending::stopped:
+            return MessageView::tr("Stopped by you");
+        case Ending::contextFull:
+            return MessageView::tr("Context full");
+        case Ending::tokenLimit:
+            return MessageView::tr("Token limit reached");
+        case Ending::interrupted:
+            return MessageView::tr("Interrupted: the program ended here");
+        case Ending::failed:
+            return MessageView::tr("The request failed here");
         case Ending::none:
-        case Ending::answered: break;
+        case Ending::answered:
+            break;
     }
     return {};
 }
@@ -55,8 +61,7 @@ MessageView::MessageView(const ChatMessage& message, QWidget* parent)
     m_bubble = new QWidget;
     m_content = new QVBoxLayout(m_bubble);
     m_content->setSpacing(8);
-    m_content->setContentsMargins(answer ? QMargins()
-                                         : QMargins(kBubblePad, 8, kBubblePad, 8));
+    m_content->setContentsMargins(answer ? QMargins() : QMargins(kBubblePad, 8, kBubblePad, 8));
 
     auto* footer = new QHBoxLayout;
     footer->setSpacing(2);
@@ -255,9 +260,9 @@ void MessageView::render(bool all) {
     }
     for (size_t i = 0; i < parts.size(); ++i) {
         const MarkdownPart& part = parts[i];
-        const QString source = (part.code ? QStringLiteral("c") + part.language
-                                          : QStringLiteral("t")) +
-                               QLatin1Char('\n') + part.text;
+        const QString source =
+            (part.code ? QStringLiteral("c") + part.language : QStringLiteral("t")) +
+            QLatin1Char('\n') + part.text;
         QWidget* block = i < m_blocks.size() ? m_blocks[i] : nullptr;
         if (block && !all && m_drawn[i] == source) continue;
         if (block && (qobject_cast<CodeBlock*>(block) != nullptr) != part.code) {
@@ -322,8 +327,7 @@ void MessageView::paintEvent(QPaintEvent*) {
     painter.setRenderHint(QPainter::Antialiasing);
     painter.setPen(Qt::NoPen);
     painter.setBrush(raised(palette()));
-    painter.drawRoundedRect(QRectF(m_bubble->geometry()), metrics::kRadius,
-                            metrics::kRadius);
+    painter.drawRoundedRect(QRectF(m_bubble->geometry()), metrics::kRadius, metrics::kRadius);
 }
 
 }  // namespace granary::gui

@@ -54,11 +54,13 @@ OptionsSheet::OptionsSheet(QWidget* parent) : QWidget(parent) {
     m_slider->setAccessibleName(tr("Temperature slider"));
     m_slider->setRange(0, 200);
     m_slider->setPageStep(10);
-    auto* help = new QuietLabel(tr("0 always takes the most likely word: the same question gives "
-                                   "the same answer. Higher values vary more."));
+    auto* help =
+        new QuietLabel(tr("0 always takes the most likely word: the same question gives "
+                          "the same answer. Higher values vary more."));
     help->setWordWrap(true);
-    auto* note = new QuietLabel(tr("A changed system prompt stands before everything else, so the "
-                                   "conversation is read again from its beginning."));
+    auto* note =
+        new QuietLabel(tr("A changed system prompt stands before everything else, so the "
+                          "conversation is read again from its beginning."));
     note->setWordWrap(true);
 
     auto* head = new QHBoxLayout;
@@ -105,8 +107,10 @@ ChatOptions OptionsSheet::options() const {
 }
 
 void OptionsSheet::keyPressEvent(QKeyEvent* event) {
-    if (event->key() == Qt::Key_Escape) Q_EMIT closed();
-    else QWidget::keyPressEvent(event);
+    if (event->key() == Qt::Key_Escape)
+        Q_EMIT closed();
+    else
+        QWidget::keyPressEvent(event);
 }
 
 void OptionsSheet::paintEvent(QPaintEvent*) {

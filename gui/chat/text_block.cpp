@@ -40,9 +40,13 @@ int TextBlock::naturalWidth(int limit) const {
     return qMin(limit, qCeil(m_document->idealWidth()) + 2);
 }
 
-QSize TextBlock::sizeHint() const { return {width(), heightForWidth(width())}; }
+QSize TextBlock::sizeHint() const {
+    return {width(), heightForWidth(width())};
+}
 
-QSize TextBlock::minimumSizeHint() const { return {40, fontMetrics().height()}; }
+QSize TextBlock::minimumSizeHint() const {
+    return {40, fontMetrics().height()};
+}
 
 int TextBlock::heightForWidth(int width) const {
     if (!m_document) return fontMetrics().height();
@@ -59,7 +63,9 @@ void TextBlock::fit() {
     if (height != this->height()) setFixedHeight(height);
 }
 
-void TextBlock::wheelEvent(QWheelEvent* event) { event->ignore(); }
+void TextBlock::wheelEvent(QWheelEvent* event) {
+    event->ignore();
+}
 
 void TextBlock::resizeEvent(QResizeEvent* event) {
     QTextBrowser::resizeEvent(event);

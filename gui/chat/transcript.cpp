@@ -181,8 +181,8 @@ std::pair<int, int> Transcript::find(const QString& text, bool backwards) {
             QTextDocument* document = documentOf(block);
             for (QTextCursor at = document->find(text); !at.isNull();
                  at = document->find(text, at)) {
-                m_hits.push_back({block, at.selectionStart(),
-                                  at.selectionEnd() - at.selectionStart()});
+                m_hits.push_back(
+                    {block, at.selectionStart(), at.selectionEnd() - at.selectionStart()});
             }
         }
     }
@@ -191,8 +191,10 @@ std::pair<int, int> Transcript::find(const QString& text, bool backwards) {
         m_hit = -1;
         return {0, 0};
     }
-    if (previous < 0) m_hit = backwards ? count - 1 : 0;
-    else m_hit = (previous + (backwards ? count - 1 : 1)) % count;
+    if (previous < 0)
+        m_hit = backwards ? count - 1 : 0;
+    else
+        m_hit = (previous + (backwards ? count - 1 : 1)) % count;
     showHit();
     return {m_hit + 1, count};
 }

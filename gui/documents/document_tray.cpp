@@ -48,10 +48,14 @@ DocumentTray::Entry& DocumentTray::append(const QString& name) {
 void DocumentTray::show(Entry& entry) {
     const Document& document = entry.document;
     QString note;
-    if (entry.extractor) note = tr("reading\u2026");
-    else if (document.tokens >= 0) note = tr("%1 tokens").arg(QLocale().toString(document.tokens));
-    else if (m_counter.ready()) note = tr("counting\u2026");
-    else note = bytesText(static_cast<quint64>(document.text ? document.text->size() : 0));
+    if (entry.extractor)
+        note = tr("reading\u2026");
+    else if (document.tokens >= 0)
+        note = tr("%1 tokens").arg(QLocale().toString(document.tokens));
+    else if (m_counter.ready())
+        note = tr("counting\u2026");
+    else
+        note = bytesText(static_cast<quint64>(document.text ? document.text->size() : 0));
     entry.chip->setText(document.label());
     entry.chip->setNote(note);
     entry.chip->setAccessibleName(

@@ -33,8 +33,7 @@ void DropOverlay::paintEvent(QPaintEvent*) {
     large.setPointSizeF(large.pointSizeF() * 1.4);
     painter.setFont(large);
     painter.setPen(palette().color(QPalette::WindowText));
-    painter.drawText(rect().adjusted(48, 48, -48, -48), Qt::AlignCenter | Qt::TextWordWrap,
-                     m_text);
+    painter.drawText(rect().adjusted(48, 48, -48, -48), Qt::AlignCenter | Qt::TextWordWrap, m_text);
 }
 
 }  // namespace granary::gui

@@ -17,20 +17,20 @@ Result<Document> extract(const QString& program, const QString& path, const Stop
                     "Choose it again");
     }
     if (file.isDir()) {
-        return fail(ErrorKind::refused, "A folder cannot be read as a document",
-                    path.toStdString(), "Drop the files that you want to ask about");
+        return fail(ErrorKind::refused, "A folder cannot be read as a document", path.toStdString(),
+                    "Drop the files that you want to ask about");
     }
-    const auto extracted = extract_document(
-        program.isEmpty() ? default_extractor_path() : program.toStdString(), path.toStdString(),
-        stop);
+    const auto extracted =
+        extract_document(program.isEmpty() ? default_extractor_path() : program.toStdString(),
+                         path.toStdString(), stop);
     if (!extracted) return tl::unexpected(extracted.error());
     Document document;
     document.name = file.fileName();
     document.path = path;
     document.title = QString::fromStdString(extracted->title);
     document.pages = static_cast<int>(extracted->pages);
-    document.text = std::make_shared<const QByteArray>(
-        QByteArray::fromStdString(extracted->prompt_text()));
+    document.text =
+        std::make_shared<const QByteArray>(QByteArray::fromStdString(extracted->prompt_text()));
     document.hash = documentHash(*document.text);
     if (document.text->trimmed().isEmpty()) {
         return fail(ErrorKind::refused, "The document holds no text", path.toStdString(),
@@ -66,8 +66,10 @@ void Extractor::start(const QString& path) {
     m_thread.reset(QThread::create([this, path] {
         auto outcome = std::make_shared<Result<Document>>(extract(m_program, path, m_stop));
         QMetaObject::invokeMethod(this, [this, outcome] {
-            if (*outcome) Q_EMIT done(**outcome);
-            else Q_EMIT refused(outcome->error());
+            if (*outcome)
+                Q_EMIT done(**outcome);
+            else
+                Q_EMIT refused(outcome->error());
         });
     }));
     m_thread->start();

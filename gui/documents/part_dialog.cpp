@@ -104,8 +104,8 @@ void PartDialog::refresh() {
     const Document chosen = part();
     const QLocale locale;
     m_range->setText(tr("%1 of %2 tokens, %3 of the text")
-                         .arg(locale.toString(m_length->value()),
-                              locale.toString(m_index->tokens), chosen.part));
+                         .arg(locale.toString(m_length->value()), locale.toString(m_index->tokens),
+                              chosen.part));
     constexpr qsizetype kShown = 1200;
     const QString text = QString::fromUtf8(*chosen.text);
     m_preview->setPlainText(text.size() <= 2 * kShown

@@ -22,7 +22,8 @@ TokenIndex indexTokens(const Tokenizer& tokenizer, const QByteArray& text) {
     index.tokens = static_cast<qint64>(ids.size());
     qint64 offset = 0;
     for (size_t i = 0; i < ids.size(); ++i) {
-        if (i % TokenIndex::kEvery == 0) index.offsets.push_back(std::min<qint64>(offset, text.size()));
+        if (i % TokenIndex::kEvery == 0)
+            index.offsets.push_back(std::min<qint64>(offset, text.size()));
         offset += static_cast<qint64>(tokenizer.piece(ids[i]).size());
     }
     return index;
@@ -47,8 +48,8 @@ void TokenCounter::setTokenizer(std::shared_ptr<const Tokenizer> tokenizer) {
 void TokenCounter::count(std::shared_ptr<const QByteArray> text,
                          std::function<void(std::shared_ptr<const TokenIndex>)> then) {
     if (!m_tokenizer || !text) return;
-    m_pool.start([this, tokenizer = m_tokenizer, generation = m_generation,
-                  text = std::move(text), then = std::move(then)] {
+    m_pool.start([this, tokenizer = m_tokenizer, generation = m_generation, text = std::move(text),
+                  then = std::move(then)] {
         auto index = std::make_shared<const TokenIndex>(indexTokens(*tokenizer, *text));
         QMetaObject::invokeMethod(this, [this, generation, then, index] {
             if (generation == m_generation) then(index);

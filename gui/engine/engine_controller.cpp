@@ -6,9 +6,7 @@
 namespace granary::gui {
 
 EngineController::EngineController(QObject* parent)
-    : QObject(parent),
-      m_stop(std::make_shared<StopSignal>()),
-      m_worker(new EngineWorker(m_text)) {
+    : QObject(parent), m_stop(std::make_shared<StopSignal>()), m_worker(new EngineWorker(m_text)) {
     qRegisterMetaType<State>();
     qRegisterMetaType<Error>();
     qRegisterMetaType<Report>();
@@ -72,7 +70,8 @@ EngineController::~EngineController() {
 
 void EngineController::drainText() {
     const std::string more = m_text.take();
-    if (!more.empty()) Q_EMIT text(QString::fromUtf8(more.data(), static_cast<qsizetype>(more.size())));
+    if (!more.empty())
+        Q_EMIT text(QString::fromUtf8(more.data(), static_cast<qsizetype>(more.size())));
 }
 
 std::shared_ptr<StopSignal> EngineController::renewStop() {
@@ -101,16 +100,16 @@ void EngineController::close() {
 
 void EngineController::ask(const Request& request) {
     m_text.clear();
-    QMetaObject::invokeMethod(m_worker, [worker = m_worker, request, stop = renewStop()] {
-        worker->ask(request, stop);
-    });
+    QMetaObject::invokeMethod(
+        m_worker, [worker = m_worker, request, stop = renewStop()] { worker->ask(request, stop); });
 }
 
-void EngineController::stop() { m_stop->request(); }
+void EngineController::stop() {
+    m_stop->request();
+}
 
 void EngineController::apply(const Settings& settings) {
-    QMetaObject::invokeMethod(m_worker,
-                              [worker = m_worker, settings] { worker->apply(settings); });
+    QMetaObject::invokeMethod(m_worker, [worker = m_worker, settings] { worker->apply(settings); });
 }
 
 void EngineController::refuse(const Error& error) {

@@ -47,8 +47,8 @@ bool EngineWorker::move(StateEvent event) {
 
 void EngineWorker::publishMemory() {
     if (!m_engine) return;
-    Q_EMIT memory({m_engine->bytes(), m_engine->driver_allocations_after_load(),
-                   m_engine->read_cost()});
+    Q_EMIT memory(
+        {m_engine->bytes(), m_engine->driver_allocations_after_load(), m_engine->read_cost()});
 }
 
 LoadedModel EngineWorker::describe() const {
@@ -197,6 +197,8 @@ void EngineWorker::refuse(const Error& error) {
     move(StateEvent::refuse);
 }
 
-void EngineWorker::edit() { move(StateEvent::edit); }
+void EngineWorker::edit() {
+    move(StateEvent::edit);
+}
 
 }  // namespace granary::gui

@@ -12,9 +12,8 @@ QString whenText(qint64 milliseconds) {
     const QLocale locale;
     if (when.date() == today) {
         // The C locale's short form has seconds, which nobody looks for here.
-        return locale.language() == QLocale::C
-                   ? when.time().toString(QStringLiteral("HH:mm"))
-                   : locale.toString(when.time(), QLocale::ShortFormat);
+        return locale.language() == QLocale::C ? when.time().toString(QStringLiteral("HH:mm"))
+                                               : locale.toString(when.time(), QLocale::ShortFormat);
     }
     if (when.date().daysTo(today) < 7) {
         return locale.dayName(when.date().dayOfWeek(), QLocale::ShortFormat);
@@ -76,11 +75,16 @@ QVariant ChatListModel::data(const QModelIndex& index, int role) const {
     switch (role) {
         case Qt::DisplayRole:
         case Qt::EditRole:
-        case Qt::ToolTipRole: return chat.title;
-        case Qt::AccessibleTextRole: return tr("%1, %2").arg(chat.title, whenText(chat.changed));
-        case IdRole: return chat.id;
-        case ChangedRole: return chat.changed;
-        default: return {};
+        case Qt::ToolTipRole:
+            return chat.title;
+        case Qt::AccessibleTextRole:
+            return tr("%1, %2").arg(chat.title, whenText(chat.changed));
+        case IdRole:
+            return chat.id;
+        case ChangedRole:
+            return chat.changed;
+        default:
+            return {};
     }
 }
 

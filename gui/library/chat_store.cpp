@@ -37,10 +37,14 @@ const char* const kSchema[] = {
     " PRIMARY KEY (message, position)) WITHOUT ROWID",
 };
 
-qint64 now() { return QDateTime::currentMSecsSinceEpoch(); }
+qint64 now() {
+    return QDateTime::currentMSecsSinceEpoch();
+}
 
 // SQLite takes a null QString for NULL; our columns hold text.
-QString text(const QString& value) { return value.isNull() ? QStringLiteral("") : value; }
+QString text(const QString& value) {
+    return value.isNull() ? QStringLiteral("") : value;
+}
 
 }  // namespace
 
@@ -95,10 +99,9 @@ Result<void> ChatStore::prepare() {
     const int found = version.value(0).toInt();
     version.finish();
     if (found > kVersion) {
-        return failure(QStringLiteral("version %1, this program knows up to %2")
-                           .arg(found)
-                           .arg(kVersion),
-                       what);
+        return failure(
+            QStringLiteral("version %1, this program knows up to %2").arg(found).arg(kVersion),
+            what);
     }
     if (found == 0) {
         m_database.transaction();
@@ -125,24 +128,26 @@ Result<void> ChatStore::prepare() {
 Result<QVector<ChatSummary>> ChatStore::chats(int limit) {
     QSqlQuery query(m_database);
     query.setForwardOnly(true);
-    query.prepare(QStringLiteral("SELECT id, title, changed FROM chats WHERE deleted = 0"
-                                 " ORDER BY changed DESC, id DESC LIMIT ?"));
+    query.prepare(
+        QStringLiteral("SELECT id, title, changed FROM chats WHERE deleted = 0"
+                       " ORDER BY changed DESC, id DESC LIMIT ?"));
     query.addBindValue(limit);
     if (auto done = run(query, "The list of chats cannot be read"); !done) {
         return tl::unexpected(done.error());
     }
     QVector<ChatSummary> chats;
     while (query.next()) {
-        chats.push_back({query.value(0).toLongLong(), query.value(1).toString(),
-                         query.value(2).toLongLong()});
+        chats.push_back(
+            {query.value(0).toLongLong(), query.value(1).toString(), query.value(2).toLongLong()});
     }
     return chats;
 }
 
 Result<qint64> ChatStore::createChat(const QString& title, const ChatOptions& options) {
     QSqlQuery query(m_database);
-    query.prepare(QStringLiteral("INSERT INTO chats (title, system, temperature, created, changed)"
-                                 " VALUES (?, ?, ?, ?, ?)"));
+    query.prepare(
+        QStringLiteral("INSERT INTO chats (title, system, temperature, created, changed)"
+                       " VALUES (?, ?, ?, ?, ?)"));
     query.addBindValue(text(title));
     query.addBindValue(text(options.systemPrompt));
     query.addBindValue(options.temperature);
@@ -214,11 +219,11 @@ Result<QVector<Document>> ChatStore::documents(qint64 message) {
 Result<QVector<ChatMessage>> ChatStore::messages(qint64 chat) {
     QSqlQuery query(m_database);
     query.setForwardOnly(true);
-    query.prepare(QStringLiteral(
-        "SELECT id, role, text, ending, kept, memory,"
-        " (SELECT group_concat(p.text, '') FROM"
-        "   (SELECT text FROM pieces WHERE message = messages.id ORDER BY id) AS p)"
-        " FROM messages WHERE chat = ? ORDER BY id"));
+    query.prepare(
+        QStringLiteral("SELECT id, role, text, ending, kept, memory,"
+                       " (SELECT group_concat(p.text, '') FROM"
+                       "   (SELECT text FROM pieces WHERE message = messages.id ORDER BY id) AS p)"
+                       " FROM messages WHERE chat = ? ORDER BY id"));
     query.addBindValue(chat);
     if (auto done = run(query, "The chat cannot be read"); !done) {
         return tl::unexpected(done.error());
@@ -251,8 +256,9 @@ Result<qint64> ChatStore::append(qint64 chat, const ChatMessage& message) {
     if (!m_database.transaction()) return failure(m_database.lastError().text(), what);
     const auto write = [&]() -> Result<qint64> {
         QSqlQuery query(m_database);
-        query.prepare(QStringLiteral("INSERT INTO messages (chat, role, text, ending, kept,"
-                                     " memory, created) VALUES (?, ?, ?, ?, ?, ?, ?)"));
+        query.prepare(
+            QStringLiteral("INSERT INTO messages (chat, role, text, ending, kept,"
+                           " memory, created) VALUES (?, ?, ?, ?, ?, ?, ?)"));
         query.addBindValue(chat);
         query.addBindValue(roleName(message.role));
         query.addBindValue(text(message.text));
@@ -271,9 +277,10 @@ Result<qint64> ChatStore::append(qint64 chat, const ChatMessage& message) {
             body.addBindValue(document.text ? *document.text : QByteArray());
             if (auto done = run(body, what); !done) return tl::unexpected(done.error());
             QSqlQuery link(m_database);
-            link.prepare(QStringLiteral("INSERT INTO message_documents (message, position, hash,"
-                                        " name, path, title, part, pages, tokens)"
-                                        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+            link.prepare(
+                QStringLiteral("INSERT INTO message_documents (message, position, hash,"
+                               " name, path, title, part, pages, tokens)"
+                               " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"));
             link.addBindValue(id);
             link.addBindValue(position++);
             link.addBindValue(document.hash);

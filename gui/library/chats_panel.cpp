@@ -51,9 +51,9 @@ class ChatDelegate : public QStyledItemDelegate {
         }
         const QRect text = box.adjusted(10, 5, -10, -5);
         painter->setPen(option.palette.color(QPalette::WindowText));
-        painter->drawText(text, Qt::AlignTop | Qt::AlignLeft,
-                          option.fontMetrics.elidedText(index.data().toString(), Qt::ElideRight,
-                                                        text.width()));
+        painter->drawText(
+            text, Qt::AlignTop | Qt::AlignLeft,
+            option.fontMetrics.elidedText(index.data().toString(), Qt::ElideRight, text.width()));
         painter->setFont(metrics::small(option.font));
         painter->setPen(mutedText(option.palette));
         painter->drawText(text, Qt::AlignBottom | Qt::AlignLeft,
@@ -96,8 +96,9 @@ ChatsPanel::ChatsPanel(QAction* newChat, QWidget* parent) : QWidget(parent) {
     add->setIconSize({16, 16});
     add->setFixedSize(28, 28);
     add->setAccessibleName(newChat->text());
-    m_nothing = new QuietLabel(tr("Your chats will be listed here. Each one is stored on this "
-                                  "computer as you write."));
+    m_nothing =
+        new QuietLabel(tr("Your chats will be listed here. Each one is stored on this "
+                          "computer as you write."));
     m_nothing->setWordWrap(true);
     m_nothing->setContentsMargins(10, 4, 10, 4);
 
@@ -152,11 +153,15 @@ ChatsPanel::ChatsPanel(QAction* newChat, QWidget* parent) : QWidget(parent) {
 
 void ChatsPanel::setCurrent(qint64 chat) {
     const QModelIndex index = m_model->indexOf(chat);
-    if (index.isValid()) m_list->setCurrentIndex(index);
-    else m_list->clearSelection();
+    if (index.isValid())
+        m_list->setCurrentIndex(index);
+    else
+        m_list->clearSelection();
 }
 
-void ChatsPanel::setLocked(bool locked) { m_locked = locked; }
+void ChatsPanel::setLocked(bool locked) {
+    m_locked = locked;
+}
 
 void ChatsPanel::remove(const QModelIndex& index) {
     if (!index.isValid() || m_locked) return;

@@ -9,8 +9,10 @@ Library::Library(const QString& path, QObject* parent) : QObject(parent), m_work
     m_thread.start();
     QMetaObject::invokeMethod(m_worker, [this, path] {
         auto store = ChatStore::open(path);
-        if (store) m_store = std::move(*store);
-        else m_error = store.error();
+        if (store)
+            m_store = std::move(*store);
+        else
+            m_error = store.error();
     });
 }
 

@@ -7,8 +7,8 @@
 #include <QApplication>
 #include <QComboBox>
 #include <QImage>
-#include <QLabel>
 #include <QKeyEvent>
+#include <QLabel>
 #include <QLineEdit>
 #include <QPlainTextEdit>
 #include <QPointer>
@@ -53,7 +53,8 @@ bool isControl(const QWidget* widget) {
             qobject_cast<const QAbstractSpinBox*>(widget) ||
             qobject_cast<const QAbstractSlider*>(widget) ||
             qobject_cast<const QLineEdit*>(widget) || qobject_cast<const QComboBox*>(widget) ||
-            qobject_cast<const QAbstractScrollArea*>(widget) || widget->focusPolicy() & Qt::TabFocus);
+            qobject_cast<const QAbstractScrollArea*>(widget) ||
+            widget->focusPolicy() & Qt::TabFocus);
 }
 
 void checkName(const QWidget* widget, QStringList& faults) {
@@ -129,9 +130,9 @@ void checkContrast(QWidget* widget, QStringList& faults) {
     }
     QWidget* window = widget->window();
     const QRect at(widget->mapTo(window, QPoint(0, 0)), widget->size());
-    const QRect visible = at & QRect(widget->mapTo(window, widget->visibleRegion().boundingRect()
-                                                               .topLeft()),
-                                     widget->visibleRegion().boundingRect().size());
+    const QRect visible =
+        at & QRect(widget->mapTo(window, widget->visibleRegion().boundingRect().topLeft()),
+                   widget->visibleRegion().boundingRect().size());
     if (visible.width() < 8 || visible.height() < 8) return;
     const QImage image = window->grab(visible).toImage();
     std::map<QRgb, int> colours;

@@ -45,8 +45,7 @@ std::optional<QStringList> words(const QString& line) {
         if (!quote.isNull()) {
             if (c == quote) {
                 quote = {};
-            } else if (c == QLatin1Char('\\') && quote == QLatin1Char('"') &&
-                       i + 1 < line.size() &&
+            } else if (c == QLatin1Char('\\') && quote == QLatin1Char('"') && i + 1 < line.size() &&
                        (line[i + 1] == QLatin1Char('"') || line[i + 1] == QLatin1Char('\\'))) {
                 word += line[++i];
             } else {

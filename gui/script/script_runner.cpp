@@ -49,7 +49,9 @@ void ScriptRunner::start() {
     m_timer.start();
 }
 
-void ScriptRunner::stateChanged(State state) { m_seen.insert(static_cast<int>(state)); }
+void ScriptRunner::stateChanged(State state) {
+    m_seen.insert(static_cast<int>(state));
+}
 
 void ScriptRunner::tick() {
     if (m_at >= m_script.steps().size()) {
@@ -61,17 +63,16 @@ void ScriptRunner::tick() {
     if (!m_began) m_stepClock.start();
     m_began = true;
     switch (run(step)) {
-        case Outcome::wait: return;
+        case Outcome::wait:
+            return;
         case Outcome::next:
             ++m_at;
             m_began = false;
             return;
         case Outcome::failed:
             m_timer.stop();
-            Q_EMIT done(1, QStringLiteral("%1:%2: %3")
-                               .arg(m_script.name())
-                               .arg(step.line)
-                               .arg(m_failure));
+            Q_EMIT done(
+                1, QStringLiteral("%1:%2: %3").arg(m_script.name()).arg(step.line).arg(m_failure));
             return;
     }
 }
@@ -149,8 +150,7 @@ ScriptRunner::Outcome ScriptRunner::runWait(const ScriptStep& step) {
     };
     // Idle is where everything ends: it counts when nothing is on its way. A state that passes
     // quickly counts when it was there.
-    if (named(m_target.scriptState()) &&
-        (!named(State::idle) || !m_target.scriptPending())) {
+    if (named(m_target.scriptState()) && (!named(State::idle) || !m_target.scriptPending())) {
         return Outcome::next;
     }
     if (!named(State::idle)) {
@@ -210,8 +210,8 @@ ScriptRunner::Outcome ScriptRunner::runKey(const ScriptStep& step) {
                 }
             }
         }
-        const bool printable = combination.keyboardModifiers() == Qt::NoModifier &&
-                               combination.key() < 0x100;
+        const bool printable =
+            combination.keyboardModifiers() == Qt::NoModifier && combination.key() < 0x100;
         const QString text = printable ? QString(QChar(combination.key())).toLower() : QString();
         for (const QEvent::Type type : {QEvent::KeyPress, QEvent::KeyRelease}) {
             QKeyEvent event(type, combination.key(), combination.keyboardModifiers(), text);

@@ -43,8 +43,8 @@ class ScriptRunner : public QObject {
     QTimer m_timer;
     QElapsedTimer m_stepClock;
     qsizetype m_at = 0;
-    bool m_began = false;       // the current step was tried before
-    QSet<int> m_seen;           // states entered since the last step that did something
+    bool m_began = false;  // the current step was tried before
+    QSet<int> m_seen;      // states entered since the last step that did something
     QString m_failure;
 };
 

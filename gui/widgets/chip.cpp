@@ -76,8 +76,9 @@ void Chip::paintEvent(QPaintEvent*) {
     const QRectF box = QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5);
     painter.setPen(hasFocus() ? QPen(accent(colors), 2)
                               : QPen(m_outlined || over ? hairline(colors) : Qt::transparent));
-    painter.setBrush(over ? hovered(colors)
-                          : m_outlined ? colors.color(QPalette::Base) : raised(colors));
+    painter.setBrush(over         ? hovered(colors)
+                     : m_outlined ? colors.color(QPalette::Base)
+                                  : raised(colors));
     painter.drawRoundedRect(box, metrics::kRadius, metrics::kRadius);
 
     int x = kPad;
@@ -123,7 +124,8 @@ bool Chip::event(QEvent* event) {
             m_overRemove = false;
             update();
             break;
-        default: break;
+        default:
+            break;
     }
     return QAbstractButton::event(event);
 }

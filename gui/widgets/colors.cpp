@@ -5,14 +5,24 @@
 
 namespace granary::gui {
 
-QColor hairline(const QPalette& palette) { return Theme::tones(palette).border; }
+QColor hairline(const QPalette& palette) {
+    return Theme::tones(palette).border;
+}
 
-QColor mutedText(const QPalette& palette) { return Theme::tones(palette).muted; }
+QColor mutedText(const QPalette& palette) {
+    return Theme::tones(palette).muted;
+}
 
-QColor raised(const QPalette& palette) { return palette.color(QPalette::AlternateBase); }
+QColor raised(const QPalette& palette) {
+    return palette.color(QPalette::AlternateBase);
+}
 
-QColor hovered(const QPalette& palette) { return Theme::tones(palette).hover; }
+QColor hovered(const QPalette& palette) {
+    return Theme::tones(palette).hover;
+}
 
-QColor accent(const QPalette& palette) { return palette.color(QPalette::Highlight); }
+QColor accent(const QPalette& palette) {
+    return palette.color(QPalette::Highlight);
+}
 
 }  // namespace granary::gui

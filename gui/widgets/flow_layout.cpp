@@ -10,9 +10,13 @@ FlowLayout::FlowLayout(QWidget* parent, int spacing) : QLayout(parent) {
     setSpacing(spacing);
 }
 
-void FlowLayout::addItem(QLayoutItem* item) { m_items.emplace_back(item); }
+void FlowLayout::addItem(QLayoutItem* item) {
+    m_items.emplace_back(item);
+}
 
-int FlowLayout::count() const { return static_cast<int>(m_items.size()); }
+int FlowLayout::count() const {
+    return static_cast<int>(m_items.size());
+}
 
 QLayoutItem* FlowLayout::itemAt(int index) const {
     return index >= 0 && index < count() ? m_items[static_cast<size_t>(index)].get() : nullptr;
@@ -25,7 +29,9 @@ QLayoutItem* FlowLayout::takeAt(int index) {
     return item;
 }
 
-int FlowLayout::heightForWidth(int width) const { return arrange({0, 0, width, 0}, false); }
+int FlowLayout::heightForWidth(int width) const {
+    return arrange({0, 0, width, 0}, false);
+}
 
 QSize FlowLayout::minimumSize() const {
     QSize size;
@@ -36,7 +42,9 @@ QSize FlowLayout::minimumSize() const {
     return size + QSize(margins.left() + margins.right(), margins.top() + margins.bottom());
 }
 
-QSize FlowLayout::sizeHint() const { return minimumSize(); }
+QSize FlowLayout::sizeHint() const {
+    return minimumSize();
+}
 
 void FlowLayout::setGeometry(const QRect& rect) {
     QLayout::setGeometry(rect);

@@ -71,7 +71,13 @@ Drawing drawing(Glyph glyph) {
             line(s, {{10.5, 3}, {10.5, 2.5}, {2.5, 2.5}, {2.5, 10.5}, {3, 10.5}});
             break;
         case Glyph::document:
-            line(s, {{9.5, 2}, {3.5, 2}, {3.5, 14}, {12.5, 14}, {12.5, 5}, {9.5, 2}, {9.5, 5},
+            line(s, {{9.5, 2},
+                     {3.5, 2},
+                     {3.5, 14},
+                     {12.5, 14},
+                     {12.5, 5},
+                     {9.5, 2},
+                     {9.5, 5},
                      {12.5, 5}});
             line(s, {{6, 8}, {10, 8}});
             line(s, {{6, 11}, {10, 11}});
@@ -154,10 +160,10 @@ class GlyphEngine : public QIconEngine {
 
     void paint(QPainter* painter, const QRect& rect, QIcon::Mode mode, QIcon::State) override {
         const QPalette palette = QGuiApplication::palette();
-        const QColor color = palette.color(
-            mode == QIcon::Disabled ? QPalette::Disabled : QPalette::Active,
-            m_onAccent && mode != QIcon::Disabled ? QPalette::HighlightedText
-                                                  : QPalette::WindowText);
+        const QColor color =
+            palette.color(mode == QIcon::Disabled ? QPalette::Disabled : QPalette::Active,
+                          m_onAccent && mode != QIcon::Disabled ? QPalette::HighlightedText
+                                                                : QPalette::WindowText);
         const qreal side = qMin(rect.width(), rect.height());
         const Drawing d = drawing(m_glyph);
         painter->save();
@@ -188,6 +194,8 @@ class GlyphEngine : public QIconEngine {
 
 }  // namespace
 
-QIcon icon(Glyph glyph, bool onAccent) { return QIcon(new GlyphEngine(glyph, onAccent)); }
+QIcon icon(Glyph glyph, bool onAccent) {
+    return QIcon(new GlyphEngine(glyph, onAccent));
+}
 
 }  // namespace granary::gui

@@ -8,8 +8,31 @@
 namespace granary::gui {
 
 enum class Glyph {
-    add, attach, back, check, chip, close, copy, document, edit, folder, forward, library, map,
-    menu, next, play, previous, refresh, search, send, sliders, stop, trash, undo, warning
+    add,
+    attach,
+    back,
+    check,
+    chip,
+    close,
+    copy,
+    document,
+    edit,
+    folder,
+    forward,
+    library,
+    map,
+    menu,
+    next,
+    play,
+    previous,
+    refresh,
+    search,
+    send,
+    sliders,
+    stop,
+    trash,
+    undo,
+    warning
 };
 
 // onAccent: drawn in HighlightedText, for filled buttons.

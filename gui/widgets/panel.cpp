@@ -24,7 +24,8 @@ void Panel::paintEvent(QPaintEvent*) {
     painter.setRenderHint(QPainter::Antialiasing);
     painter.setPen(QPen(m_highlighted ? accent(palette()) : hairline(palette()), 1));
     painter.setBrush(palette().color(m_fill));
-    painter.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), metrics::kRadius, metrics::kRadius);
+    painter.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), metrics::kRadius,
+                            metrics::kRadius);
 }
 
 QuietLabel::QuietLabel(const QString& text, QWidget* parent) : QLabel(text, parent) {
@@ -88,13 +89,16 @@ void AccentButton::paintEvent(QPaintEvent*) {
     QPainter painter(this);
     painter.setRenderHint(QPainter::Antialiasing);
     QColor fill = accent(palette());
-    if (!isEnabled()) fill = hovered(palette());
-    else if (isDown()) fill = mixed(fill, palette().color(QPalette::WindowText), 0.2);
-    else if (underMouse()) fill = mixed(fill, palette().color(QPalette::WindowText), 0.1);
+    if (!isEnabled())
+        fill = hovered(palette());
+    else if (isDown())
+        fill = mixed(fill, palette().color(QPalette::WindowText), 0.2);
+    else if (underMouse())
+        fill = mixed(fill, palette().color(QPalette::WindowText), 0.1);
     painter.setBrush(fill);
-    painter.setPen(hasFocus() ? QPen(palette().color(QPalette::WindowText), 2)
-                              : QPen(Qt::NoPen));
-    painter.drawRoundedRect(QRectF(rect()).adjusted(1, 1, -1, -1), metrics::kRadius, metrics::kRadius);
+    painter.setPen(hasFocus() ? QPen(palette().color(QPalette::WindowText), 2) : QPen(Qt::NoPen));
+    painter.drawRoundedRect(QRectF(rect()).adjusted(1, 1, -1, -1), metrics::kRadius,
+                            metrics::kRadius);
     const bool showText = toolButtonStyle() != Qt::ToolButtonIconOnly && !text().isEmpty();
     const bool showIcon = toolButtonStyle() != Qt::ToolButtonTextOnly && !icon().isNull();
     const int textWidth = showText ? fontMetrics().horizontalAdvance(text()) : 0;

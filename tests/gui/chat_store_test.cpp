@@ -96,9 +96,9 @@ class ChatStoreTest : public QObject {
     void worksInItsThread() {
         Library library(m_path);
         qint64 chat = 0;
-        library.run(this,
-                    [](ChatStore& store) { return store.createChat(QStringLiteral("a"), {}); },
-                    [&](const granary::Result<qint64>& id) { chat = id ? *id : -1; });
+        library.run(
+            this, [](ChatStore& store) { return store.createChat(QStringLiteral("a"), {}); },
+            [&](const granary::Result<qint64>& id) { chat = id ? *id : -1; });
         QTRY_VERIFY(chat > 0);
     }
 

@@ -165,8 +165,8 @@ class ChatTest : public QObject {
     void opensALongChatWithItsEnd() {
         QVector<ChatMessage> messages;
         for (int i = 0; i < 1000; ++i) {
-            messages.push_back(message(i % 2 ? Role::assistant : Role::user,
-                                       QStringLiteral("message %1").arg(i)));
+            messages.push_back(
+                message(i % 2 ? Role::assistant : Role::user, QStringLiteral("message %1").arg(i)));
         }
         Transcript transcript;
         transcript.resize(700, 400);

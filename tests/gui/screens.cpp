@@ -53,12 +53,13 @@ class Screens {
         // Reading and answering are short: each picture is taken at its first sign.
         bool reading = false, answering = false;
         EngineController* engine = &m_window.engine();
-        const auto atProgress = QObject::connect(
-            engine, &EngineController::readProgress, qApp,
-            [&](quint32 done, quint32 total, double) {
-                if (done == 0 || done == total || std::exchange(reading, true)) return;
-                capture("Reading");
-            });
+        const auto atProgress =
+            QObject::connect(engine, &EngineController::readProgress, qApp,
+                             [&](quint32 done, quint32 total, double) {
+                                 if (done == 0 || done == total || std::exchange(reading, true))
+                                     return;
+                                 capture("Reading");
+                             });
         const auto atText = QObject::connect(engine, &EngineController::text, qApp, [&] {
             if (!std::exchange(answering, true)) capture("Answering");
         });
@@ -82,10 +83,10 @@ class Screens {
         if (!settle()) return false;
         // No honest request fails on a host that works: the worker's own words are used.
         EngineWorker* worker = m_window.engine().worker();
-        Q_EMIT worker->failed({ErrorKind::device, "The copy from main memory failed",
-                               "16 MiB at expert 7 of layer 3, error 719",
-                               "Send the question again"},
-                              false);
+        Q_EMIT worker->failed(
+            {ErrorKind::device, "The copy from main memory failed",
+             "16 MiB at expert 7 of layer 3, error 719", "Send the question again"},
+            false);
         Q_EMIT worker->stateChanged(State::failed);
         QTest::qWait(50);
         capture("Failed");
@@ -114,12 +115,8 @@ class Screens {
         ++m_faults;
         return false;
     }
-    QPlainTextEdit* input() {
-        return m_window.findChild<QPlainTextEdit*>(QStringLiteral("input"));
-    }
-    void act(const char* name) {
-        m_window.findChild<QAction*>(QLatin1String(name))->trigger();
-    }
+    QPlainTextEdit* input() { return m_window.findChild<QPlainTextEdit*>(QStringLiteral("input")); }
+    void act(const char* name) { m_window.findChild<QAction*>(QLatin1String(name))->trigger(); }
     void ask(const QString& text) {
         input()->setPlainText(text);
         act("send");

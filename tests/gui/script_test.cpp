@@ -45,10 +45,10 @@ class ScriptTest : public QObject {
 
   private Q_SLOTS:
     void readsWordsAsAShell() {
-        const auto script = Script::parse(
-            QStringLiteral("# head\n\n  type input \"a \\\"b\\\" # c\" # tail\n"
-                           "drop 'one file' two\\ files\nwait-state Idle 2.5\nquit"),
-            QStringLiteral("x.gs"));
+        const auto script =
+            Script::parse(QStringLiteral("# head\n\n  type input \"a \\\"b\\\" # c\" # tail\n"
+                                         "drop 'one file' two\\ files\nwait-state Idle 2.5\nquit"),
+                          QStringLiteral("x.gs"));
         QVERIFY(script);
         QCOMPARE(script->steps().size(), 4);
         QCOMPARE(script->steps()[0].line, 3);
@@ -79,8 +79,8 @@ class ScriptTest : public QObject {
         QCOMPARE(all->settings.vram_budget, uint64_t{64} << 20);
         QCOMPARE(all->given, QStringList{QStringLiteral("vram-budget")});
         QCOMPARE(all->size, QSize(1366, 768));
-        QVERIFY(options({QStringLiteral("--help")})->helpText.contains(
-            QLatin1String("wait-state")));
+        QVERIFY(
+            options({QStringLiteral("--help")})->helpText.contains(QLatin1String("wait-state")));
         QVERIFY(!options({QStringLiteral("--script"), QStringLiteral("x")}));
         QVERIFY(!options({QStringLiteral("--size"), QStringLiteral("big")}));
         QVERIFY(!options({QStringLiteral("--prefill"), QStringLiteral("7x")}));

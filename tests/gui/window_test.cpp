@@ -42,7 +42,9 @@ struct Session {
         return options;
     }
     State state() const { return window.scriptState(); }
-    bool idle() { return QTest::qWaitFor([&] { return settled(); }, 60000); }
+    bool idle() {
+        return QTest::qWaitFor([&] { return settled(); }, 60000);
+    }
     bool settled() const { return state() == State::idle && !window.scriptPending(); }
     void openStarter() { window.openModel(resource("starter/starter-q4_k_m.gguf")); }
     bool act(const char* name) {
@@ -109,11 +111,10 @@ class WindowTest : public QObject {
         const QJsonObject report = session.report();
         QCOMPARE(report[QStringLiteral("driver_allocations_after_load")].toInt(), 0);
         // The map and the engine tell the same.
-        QTRY_COMPARE(session.report()[QStringLiteral("granules")]
-                             .toObject()[QStringLiteral("kv")]
-                             .toInt() *
-                         65536,
-                     report[QStringLiteral("bytes")].toObject()[QStringLiteral("kv")].toInt());
+        QTRY_COMPARE(
+            session.report()[QStringLiteral("granules")].toObject()[QStringLiteral("kv")].toInt() *
+                65536,
+            report[QStringLiteral("bytes")].toObject()[QStringLiteral("kv")].toInt());
         int sum = 0;
         for (const QJsonValue bytes : report[QStringLiteral("bytes")].toObject()) {
             sum += bytes.toInt();
@@ -164,8 +165,7 @@ class WindowTest : public QObject {
         QTRY_COMPARE(session.state(), State::idle);  // an edit answers a refusal
         QVERIFY(session.act("send"));
         QTRY_COMPARE(session.state(), State::refused);
-        QVERIFY2(session.message().contains(QLatin1String("4096")),
-                 qPrintable(session.message()));
+        QVERIFY2(session.message().contains(QLatin1String("4096")), qPrintable(session.message()));
         QCOMPARE(input->toPlainText().size(), longText.size());
         QCOMPARE(session.transcript().size(), 0);
         input->setPlainText(QStringLiteral("Hello!"));
@@ -281,10 +281,9 @@ class WindowTest : public QObject {
         QVERIFY(session.ask("Hello!"));
         QVERIFY(session.idle());
         QVERIFY(session.lastText().size() > 0);
-        QCOMPARE(session.report()[QStringLiteral("bytes")]
-                     .toObject()[QStringLiteral("experts")]
-                     .toInt(),
-                 0);
+        QCOMPARE(
+            session.report()[QStringLiteral("bytes")].toObject()[QStringLiteral("experts")].toInt(),
+            0);
     }
 
     void foldsItsPanes() {
