@@ -13,7 +13,6 @@ ExpertCache::ExpertCache(const Model& model, gpu::Device& device, uint32_t rows,
       device_(device),
       rows_(rows),
       row_bytes_(model.facts.row_bytes),
-      range_(range),
       slot_offset_(model.facts.layers + 1),
       numbers_(model.facts.experts) {
     std::iota(numbers_.begin(), numbers_.end(), 0);

@@ -67,7 +67,6 @@ class ExpertCache {
     gpu::Device& device_;
     uint32_t rows_;
     uint64_t row_bytes_;
-    std::byte* range_;
     std::vector<uint64_t> slot_offset_;  // [layers + 1] in a row
     std::vector<gpu::ExpertCacheView> views_;
     std::vector<int32_t> numbers_;

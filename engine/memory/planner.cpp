@@ -161,8 +161,10 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
         return granules_of(loan_layout(model, device, chunk).bytes);
     };
 
-    const auto [fixed, workspace, smallest_loan, kv_at_max, floor] =
-        least_of(model, device, settings, plan.max_context);
+    const Least least = least_of(model, device, settings, plan.max_context);
+    const uint64_t fixed = least.fixed, workspace = least.workspace,
+                   smallest_loan = least.smallest_loan, kv_at_max = least.kv_at_max,
+                   floor = least.floor;
     const uint64_t all_rows = card ? model.experts : 0;
 
     // The budget: what the user allows, what is free, what can be used at all.
@@ -170,7 +172,7 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
         (device.free_bytes - std::min(device.free_bytes, settings.vram_reserve)) / granule;
     const uint64_t limit =
         card ? std::min(free_granules, settings.vram_budget / granule) : free_granules;
-    if (fixed + workspace + smallest_loan + kv_at_max + floor > limit)
+    if (least.total() > limit)
         return tl::unexpected(
             refusal(model, device, any_budget, settings, plan.max_context, free_granules, limit));
 
