@@ -36,16 +36,21 @@ TokenId Sampler::pick(std::span<const float> logits) {
         return std::min_element(candidates_.begin(), candidates_.end(), better)->second;
 
     size_t kept = candidates_.size();
-    if (sampling_.top_k > 0 && sampling_.top_k < kept) {
+    const bool takes_k = sampling_.top_k > 0 && sampling_.top_k < kept;
+    // A draw from all of them needs no order, and ordering a large vocabulary takes milliseconds.
+    const bool ordered = takes_k || sampling_.top_p < 1 || sampling_.min_p > 0;
+    if (takes_k) {
         kept = sampling_.top_k;
         std::partial_sort(candidates_.begin(), candidates_.begin() + kept, candidates_.end(),
                           better);
         candidates_.resize(kept);
-    } else {
+    } else if (ordered) {
         std::sort(candidates_.begin(), candidates_.end(), better);
     }
-    const float best = candidates_.front().first;
-    if (!std::isfinite(best)) return candidates_.front().second;
+    const auto [best, best_token] =
+        ordered ? candidates_.front()
+                : *std::min_element(candidates_.begin(), candidates_.end(), better);
+    if (!std::isfinite(best)) return best_token;
     double total = 0;
     for (auto& [value, token] : candidates_) {
         value = std::exp((value - best) / sampling_.temperature);
@@ -68,11 +73,14 @@ TokenId Sampler::pick(std::span<const float> logits) {
     for (size_t i = 0; i < kept; ++i) total += candidates_[i].first;
     // 53 bits of one draw: the standard's distributions differ between libraries, this does not.
     double point = static_cast<double>(random_() >> 11) * 0x1p-53 * total;
+    TokenId last = best_token;  // drawn where rounding leaves the point at the end
     for (size_t i = 0; i < kept; ++i) {
-        point -= candidates_[i].first;
-        if (point < 0) return candidates_[i].second;
+        const auto [weight, token] = candidates_[i];
+        if (weight > 0) last = token;
+        point -= weight;
+        if (point < 0) return token;
     }
-    return candidates_[kept - 1].second;
+    return last;
 }
 
 }  // namespace granary
