@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolOf, testing::Values(1u, 2u, 3u, 8u))
 
 TEST(ThreadPool, WorkersGetTheirPriorityAndTheCallerKeepsItsOwn) {
     const int own = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
-    const int nice = std::min(own + 5, 19);
+    const int nice = std::clamp(own + 5, 1, 19);  // 0 asks for nothing
     ThreadPool pool(3, nice);
     std::vector<int> seen(3);
     pool.run([&](unsigned worker) {
