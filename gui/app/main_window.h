@@ -145,7 +145,6 @@ class MainWindow : public QMainWindow, public ScriptTarget {
     CardBar* m_cardBar = nullptr;
 
     QString m_modelPath;  // being opened, or open
-    gpu::Face m_shownFace = gpu::Face::unified;
     QElapsedTimer m_loadClock;
     bool m_firstQuestionAsked = false;
     bool m_libraryFolded = false, m_vramFolded = false;

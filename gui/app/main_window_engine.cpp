@@ -91,11 +91,6 @@ void MainWindow::connectEngine() {
         } else if (model) {
             m_pane->bar()->dismiss();
             m_status->setContextMax(model->plan.max_context);
-            // Another face is another machine to the map.
-            if (m_shownFace != model->device.face) {
-                m_vram->setEngine(model->telemetry, model->planner, model->plan.settings);
-            }
-            m_shownFace = model->device.face;
         }
         updateChips();
         updateHint();
@@ -301,7 +296,6 @@ void MainWindow::onOpened(const LoadedModel& model) {
     m_vram->setEngine(model.telemetry, model.planner, model.plan.settings);
     m_vram->sheet()->setDevices(text(model.device.name), m_unusedDevices);
     m_plot->setEngine(model.telemetry);
-    m_shownFace = model.device.face;
     m_status->setEngine(&model.telemetry->counters, model.plan.max_context);
     m_counter.setTokenizer(model.tokenizer);
     m_tray->recount();

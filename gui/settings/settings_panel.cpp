@@ -124,7 +124,7 @@ void SettingsPanel::showDraft() {
                        : m_trained > 0 ? tr("trained for %1").arg(QLocale().toString(m_trained))
                                        : QString(),
                        beyond);
-    m_stream->setNote(loaded && !card ? tr("nothing to stream: one memory") : QString(), false);
+    m_stream->setNote(loaded && !card ? tr("nothing to stream") : QString(), false);
     showLine();
 
     m_apply->setEnabled(m_draft.canApply());

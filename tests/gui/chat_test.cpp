@@ -3,6 +3,7 @@
 #include <QTextDocument>
 #include <QToolButton>
 #include <QtTest>
+#include <algorithm>
 
 #include "gui/chat/code_block.h"
 #include "gui/chat/composer.h"
@@ -125,6 +126,37 @@ class ChatTest : public QObject {
                      QStringLiteral("growing"));
         QCOMPARE(view.blocks()[0], first);
         QCOMPARE(static_cast<TextBlock*>(first)->document(), laidOut);
+    }
+
+    void streamsALongAnswerCheaply() {
+        Transcript transcript;
+        transcript.resize(900, 700);
+        transcript.show();
+        QVERIFY(QTest::qWaitForWindowExposed(&transcript));
+        QString text;
+        for (int i = 0; i < 200; ++i) {
+            text += QStringLiteral("Paragraph %1 has **bold** and `code` words. ").arg(i).repeated(5) +
+                    QStringLiteral("\n\n");
+        }
+        MessageView* view = transcript.append(message(Role::assistant, text));
+        QTest::qWait(100);
+        QVERIFY(text.size() > 40000);
+        // The middle one of some steps, each drawn and laid out; others may use the machine too.
+        std::vector<qint64> steps;
+        for (int i = 0; i < 10; ++i) {
+            text += QStringLiteral("and more words ");
+            view->setText(text, true);
+            QTest::qWait(60);  // until it was drawn by its timer
+            text += QStringLiteral("at once ");
+            QElapsedTimer clock;
+            clock.start();
+            view->setText(text, false);
+            QCoreApplication::sendPostedEvents(nullptr, QEvent::LayoutRequest);
+            steps.push_back(clock.nsecsElapsed());
+        }
+        std::sort(steps.begin(), steps.end());
+        qInfo("step %.1f ms", static_cast<double>(steps[5]) / 1e6);
+        QVERIFY(steps[5] < 30'000'000);
     }
 
     void leavesTheReaderWhereHeIs() {
