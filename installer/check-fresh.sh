@@ -9,7 +9,7 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 . installer/common.sh
 
 [ "$(id -u)" = 0 ] || fail 3 "check-fresh.sh must run as root: it makes a root file system"
-for tool in debootstrap unshare chroot; do
+for tool in debootstrap unshare setpriv chroot; do
     command -v $tool >/dev/null || fail 3 "check-fresh.sh needs $tool"
 done
 
@@ -21,11 +21,14 @@ remove_root() { rm -rf --one-file-system "$root"; }
 if [ "${1-}" != --inside ]; then
     mkdir -p build
     remove_root
-    trap remove_root EXIT
+    steps=
+    # shellcheck disable=SC2086  # nothing where the steps have not begun
+    trap 'kill -KILL $steps 2>/dev/null; wait; remove_root' EXIT
     trap 'exit 130' INT TERM HUP
-    unshare --mount --pid --fork --kill-child --mount-proc \
+    setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc \
         "$PWD/installer/check-fresh.sh" --inside </dev/null > >(tee "$transcript") 2>&1 &
-    wait $!
+    steps=$!
+    wait $steps
     exit
 fi
 
