@@ -3,10 +3,14 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 namespace granary::cli {
 
@@ -32,8 +36,32 @@ int exit_code(const Error& error) {
 }
 
 int report_error(const Error& error, std::ostream& err) {
-    err << "granary-cli: " << error.message() << "\n";
+    std::string line;
+    for (const char c : error.message()) {
+        const auto byte = static_cast<unsigned char>(c);
+        std::array<char, 8> escaped{};
+        if (byte < 0x20 || byte == 0x7f) {
+            std::snprintf(escaped.data(), escaped.size(), "\\x%02x", byte);
+            line += escaped.data();
+        } else {
+            line += c;
+        }
+    }
+    err << "granary-cli: " << line << "\n";
     return exit_code(error);
+}
+
+std::string for_terminal(std::string_view text) {
+    std::string shown;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+        if (control)
+            shown += "\uFFFD";
+        else
+            shown += c;
+    }
+    return shown;
 }
 
 Result<std::string> read_file(const std::string& path, uint64_t limit) {
@@ -52,19 +80,79 @@ Result<std::string> read_file(const std::string& path, uint64_t limit) {
     return text;
 }
 
+namespace {
+
+// Where a file of this name is written. A link leads to what it names; what is no regular file (a
+// device, a pipe) has no place beside it.
+struct Target {
+    std::string path;
+    bool in_place = false;
+};
+Target target_of(const std::string& path) {
+    std::error_code none;
+    const auto status = std::filesystem::status(path, none);
+    if (std::filesystem::is_regular_file(status)) {
+        const auto real = std::filesystem::canonical(path, none);
+        return {none ? path : real.string(), false};
+    }
+    return {path, std::filesystem::exists(status) && !std::filesystem::is_directory(status)};
+}
+
+// Ignores the signals that end a process, so that none cuts a file in two.
+class SignalsIgnored {
+  public:
+    SignalsIgnored() {
+        for (size_t i = 0; i < kSignals.size(); ++i) before_[i] = std::signal(kSignals[i], SIG_IGN);
+    }
+    ~SignalsIgnored() {
+        for (size_t i = 0; i < kSignals.size(); ++i)
+            if (before_[i] != SIG_ERR) std::signal(kSignals[i], before_[i]);
+    }
+    SignalsIgnored(const SignalsIgnored&) = delete;
+    SignalsIgnored& operator=(const SignalsIgnored&) = delete;
+
+  private:
+    static constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
+    std::array<void (*)(int), kSignals.size()> before_{};
+};
+
+}  // namespace
+
+Result<void> check_writable(const std::string& path) {
+    const Target target = target_of(path);
+    const auto folder = std::filesystem::path(target.path).parent_path();
+    const std::string place = target.in_place  ? target.path
+                              : folder.empty() ? std::string(".")
+                                               : folder.string();
+    std::error_code none;
+    if (std::filesystem::is_directory(target.path, none))
+        return fail(ErrorKind::io, "cannot write " + path, "it is a folder");
+    if (access(place.c_str(), W_OK) != 0)
+        return fail(ErrorKind::io, "cannot write " + path, std::strerror(errno));
+    return {};
+}
+
 Result<void> write_file_atomically(const std::string& path, std::string_view text) {
-    const std::string temporary = path + ".part" + std::to_string(getpid());
+    const Target target = target_of(path);
+    const std::string written =
+        target.in_place ? target.path : target.path + ".part" + std::to_string(getpid());
+    const SignalsIgnored whole;
     const auto failed = [&](const char* what) {
         const std::string cause = std::strerror(errno);
-        std::remove(temporary.c_str());
+        if (!target.in_place) std::remove(written.c_str());
         return fail(ErrorKind::io, what + path, cause);
     };
-    FILE* const file = std::fopen(temporary.c_str(), "wb");
+    FILE* const file = std::fopen(written.c_str(), "wb");
     if (!file) return failed("cannot write ");
-    const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
-                         std::fflush(file) == 0 && fsync(fileno(file)) == 0;
-    if (std::fclose(file) != 0 || !written) return failed("cannot write ");
-    if (std::rename(temporary.c_str(), path.c_str()) != 0) return failed("cannot replace ");
+    const bool ok = std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+                    std::fflush(file) == 0 && (target.in_place || fsync(fileno(file)) == 0);
+    const int cause = errno;
+    if (std::fclose(file) != 0 || !ok) {
+        if (!ok) errno = cause;
+        return failed("cannot write ");
+    }
+    if (!target.in_place && std::rename(written.c_str(), target.path.c_str()) != 0)
+        return failed("cannot replace ");
     return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include <ostream>
 #include <string>
+#include <string_view>
 
 #include "granary/engine.h"
 
@@ -19,12 +20,19 @@ enum ExitCode : int {
 };
 int exit_code(const Error& error);
 
-// Prints "granary-cli: what: detail. advice" and gives the exit code.
+// Prints "granary-cli: what: detail. advice", control characters escaped, and gives the exit code.
 int report_error(const Error& error, std::ostream& err);
+
+// `text` with each control character but line ends and tabs as U+FFFD: for a terminal.
+std::string for_terminal(std::string_view text);
 
 // A whole file, at most `limit` bytes.
 Result<std::string> read_file(const std::string& path, uint64_t limit);
-// Writes beside the path and renames: a reader sees the old file or the new one.
+// An error where write_file_atomically would fail for want of a folder or of permission: for
+// those who compute long before they write.
+Result<void> check_writable(const std::string& path);
+// Writes beside the path and renames: a reader sees the old file or the new one, and a signal
+// leaves no half of it. A device or pipe is written to, a link is followed, neither is replaced.
 Result<void> write_file_atomically(const std::string& path, std::string_view text);
 
 }  // namespace granary::cli

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // granary-cli: the engine without a window.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -28,9 +29,25 @@ void interrupt(int signal) {
     std::signal(signal, SIG_DFL);
 }
 
+// Where one of the three is closed, the next file opened would get its number, and what is printed
+// would go into a model or into the device's memory.
+void keep_standard_files() {
+    for (int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+        if (fcntl(number, F_GETFD) < 0)
+            // Output that nobody can read is an error, errors that nobody can read are not.
+            (void)open("/dev/null", number == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+// CLI11 reads -1 as a very large seed, and nothing at all as an option that was not given.
+std::string whole_number(const std::string& text) {
+    const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    return digits ? "" : "a whole number is needed, not '" + text + "'";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    const auto count = [](const std::string& text) { return whole_number(text); };
     CLI::App app("Granary: Mixture-of-Experts language models at long contexts", "granary-cli");
     app.set_version_flag("--version", version());
     app.require_subcommand(1);
@@ -39,7 +56,8 @@ int main(int argc, char** argv) {
         "4 memory or device failed, 130 interrupted.");
     int code = cli::kOk;
     StopSignal stop;
-    std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends the writer too
+    keep_standard_files();
 
     cli::RunOptions run_options;
     cli::SettingsOptions run_settings;
@@ -49,18 +67,23 @@ int main(int argc, char** argv) {
         ->type_name("DOC");
     run->add_option("--prompt", run_options.prompt, "The question")->type_name("TEXT");
     run->add_flag("--raw", run_options.raw, "Send the text as it is, without a chat template");
-    run->add_option("-n", run_options.max_tokens, "Answer at most N tokens")->type_name("N");
+    run->add_option("-n", run_options.max_tokens, "Answer at most N tokens")
+        ->check(count)
+        ->type_name("N");
     run->add_option("--temp", run_options.sampling.temperature, "Temperature; 0 is greedy")
         ->check(CLI::Range(0.0f, 100.0f))
         ->type_name("T");
-    run->add_option("--top-k", run_options.sampling.top_k, "Keep the K best tokens; 0 is all");
+    run->add_option("--top-k", run_options.sampling.top_k, "Keep the K best tokens; 0 is all")
+        ->check(count);
     run->add_option("--top-p", run_options.sampling.top_p, "Keep the best that reach P")
         ->check(CLI::Range(0.0f, 1.0f));
     run->add_option("--min-p", run_options.sampling.min_p, "Keep those of P times the best")
         ->check(CLI::Range(0.0f, 1.0f));
     run->add_option("--repeat-penalty", run_options.sampling.repeat_penalty, "1 is none")
         ->check(CLI::Range(0.1f, 10.0f));
-    run->add_option("--seed", run_options.sampling.seed, "Of the draw")->type_name("S");
+    run->add_option("--seed", run_options.sampling.seed, "Of the draw")
+        ->check(count)
+        ->type_name("S");
     run->add_flag("-v,--verbose", run_options.verbose, "Say on stderr what memory did");
     run_settings.add_to(*run);
     run->callback([&] {
@@ -74,7 +97,8 @@ int main(int argc, char** argv) {
         g_interrupt = &stop;
         std::signal(SIGINT, interrupt);
         std::signal(SIGTERM, interrupt);
-        code = cli::run(run_options, std::cout, std::cerr, isatty(STDERR_FILENO), stop);
+        code = cli::run(run_options, std::cout, std::cerr,
+                        {isatty(STDOUT_FILENO) != 0, isatty(STDERR_FILENO) != 0}, stop);
     });
 
     cli::TokenizeOptions tokenize_options;
@@ -103,8 +127,11 @@ int main(int argc, char** argv) {
     CLI::App* logits = app.add_subcommand("logits", "Logits at positions, as JSON");
     logits->add_option("MODEL", logits_options.model, "GGUF file")->required();
     logits->add_option("--tokens", logits_options.tokens_file, "JSON list of ids")->required();
-    logits->add_option("--positions", logits_options.positions, "0,1,..")->delimiter(',');
-    logits->add_option("--greedy", logits_options.greedy, "Go on with N greedy tokens");
+    logits->add_option("--positions", logits_options.positions, "0,1,..")
+        ->delimiter(',')
+        ->check(count);
+    logits->add_option("--greedy", logits_options.greedy, "Go on with N greedy tokens")
+        ->check(count);
     const std::map<std::string, gpu::Arithmetic> arithmetics{{"f32", gpu::Arithmetic::f32},
                                                              {"fast", gpu::Arithmetic::fast}};
     logits->add_option("--arithmetic", logits_options.arithmetic, "f32 or fast (default)")
@@ -133,9 +160,9 @@ int main(int argc, char** argv) {
     cli::SettingsOptions bench_settings;
     CLI::App* bench = app.add_subcommand("bench", "Reading and answering speed");
     bench->add_option("MODEL", bench_options.model, "GGUF file")->required();
-    bench->add_option("-p", bench_options.prompt_tokens, "Tokens to read (512)");
-    bench->add_option("-n", bench_options.decode_tokens, "Tokens to answer (128)");
-    bench->add_option("--repeat", bench_options.repeat, "Runs; medians are given");
+    bench->add_option("-p", bench_options.prompt_tokens, "Tokens to read (512)")->check(count);
+    bench->add_option("-n", bench_options.decode_tokens, "Tokens to answer (128)")->check(count);
+    bench->add_option("--repeat", bench_options.repeat, "Runs; medians are given")->check(count);
     bench->add_flag("--json", bench_options.json, "As JSON");
     bench_settings.add_to(*bench);
     bench->callback([&] {
@@ -161,5 +188,9 @@ int main(int argc, char** argv) {
             {ErrorKind::internal, "a fault of this program ended the work", error.what(), ""},
             std::cerr);
     }
+    if (!std::cout.flush())
+        return cli::report_error({ErrorKind::device, "the output cannot be written",
+                                  "standard output takes no more", ""},
+                                 std::cerr);
     return code;
 }

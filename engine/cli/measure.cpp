@@ -37,6 +37,7 @@ Result<std::vector<TokenId>> parse_tokens(const std::string& path) {
 int logits(const LogitsOptions& options, std::ostream& err) {
     auto tokens = parse_tokens(options.tokens_file);
     if (!tokens) return report_error(tokens.error(), err);
+    if (auto r = check_writable(options.out_file); !r) return report_error(r.error(), err);
     EngineOptions engine_options;
     engine_options.settings = options.settings;
     engine_options.arithmetic = options.arithmetic;

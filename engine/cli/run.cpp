@@ -9,11 +9,11 @@
 
 namespace granary::cli {
 
-int run(const RunOptions& options, std::ostream& out, std::ostream& err, bool err_is_terminal,
-        const StopSignal& stop) {
+int run(const RunOptions& options, std::ostream& out, std::ostream& err, Terminals terminals,
+        StopSignal& stop) {
     std::string text = options.prompt;
-    if (!options.document.empty()) {
-        auto document = extract_document(default_extractor_path(), options.document, stop);
+    if (options.document) {
+        auto document = extract_document(default_extractor_path(), *options.document, stop);
         if (!document) return report_error(document.error(), err);
         text = document->prompt_text() + "\n\n" + text;
     }
@@ -48,18 +48,24 @@ int run(const RunOptions& options, std::ostream& out, std::ostream& err, bool er
         if (progress_shown) err << "\r\033[K" << std::flush;
         progress_shown = false;
     };
-    if (err_is_terminal)
+    if (terminals.err)
         listener.on_progress = [&](uint32_t done, uint32_t total, double eta) {
             err << "\rreading " << done << " of " << total << " tokens, "
                 << static_cast<long>(std::ceil(eta)) << " s left\033[K" << std::flush;
             progress_shown = true;
         };
     listener.on_read = [&](const Report&) { clear_progress(); };
-    listener.on_text = [&](std::string_view piece) { out << piece << std::flush; };
+    listener.on_text = [&](std::string_view piece) {
+        if (terminals.out)
+            out << for_terminal(piece);
+        else
+            out << piece;
+        if (!out.flush()) stop.request();
+    };
     auto report = (*engine)->answer(*conversation, request, listener, stop);
     clear_progress();
     if (!report) return report_error(report.error(), err);
-    out << "\n" << std::flush;
+    if (!(out << "\n" << std::flush)) return kFailed;
     if (options.verbose) {
         err << report->kept_line() << "\n" << report->memory_line() << "\n";
         err << "answered " << report->answer_tokens << " tokens at "

@@ -11,7 +11,7 @@ namespace granary::cli {
 
 struct RunOptions {
     std::string model;
-    std::string document;  // a file; empty: none
+    std::optional<std::string> document;  // a file
     std::string prompt;
     bool raw = false;
     bool verbose = false;
@@ -19,9 +19,14 @@ struct RunOptions {
     Sampling sampling;
     Settings settings;
 };
-// Prints the answer alone on `out`; progress on `err` where that is a terminal; returns the exit
-// code. Ctrl+C stops the answer.
-int run(const RunOptions& options, std::ostream& out, std::ostream& err, bool err_is_terminal,
-        const StopSignal& stop);
+// Which of the two streams a person looks at.
+struct Terminals {
+    bool out = false, err = false;
+};
+// Prints the answer alone on `out`, on a terminal without control characters; progress on `err`
+// where that is a terminal; returns the exit code. Ctrl+C stops the answer, and so does an `out`
+// that takes no more, which is left failed.
+int run(const RunOptions& options, std::ostream& out, std::ostream& err, Terminals terminals,
+        StopSignal& stop);
 
 }  // namespace granary::cli

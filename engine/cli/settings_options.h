@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +19,8 @@ class SettingsOptions {
     Result<Settings> settings() const;
 
   private:
-    std::vector<std::pair<std::string, std::string>> values_;  // identifier, text as given
+    std::vector<std::pair<std::string, std::optional<std::string>>>
+        values_;  // identifier, text as given
 };
 
 }  // namespace granary::cli
