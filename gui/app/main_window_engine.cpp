@@ -49,6 +49,12 @@ QString text(const std::string& value) {
     return QString::fromStdString(value);
 }
 
+// Errors are written to stand inside a line; here they begin one.
+QString sentence(const std::string& what) {
+    const QString line = text(what);
+    return line.left(1).toUpper() + line.mid(1);
+}
+
 }  // namespace
 
 void MainWindow::connectEngine() {
@@ -70,7 +76,7 @@ void MainWindow::connectEngine() {
     connect(engine, &EngineController::openFailed, this, [this](const Error& error) {
         m_modelPath.clear();
         m_pane->bar()->present(
-            MessageBar::Kind::error, text(error.what),
+            MessageBar::Kind::error, sentence(error.what),
             text(error.detail + (error.advice.empty() ? "" : ". " + error.advice)),
             {{tr("Open another model"), QStringLiteral("openAnother"), [this] { chooseModel(); }},
              {tr("Copy details"), QStringLiteral("copyDetails"),
@@ -128,7 +134,7 @@ void MainWindow::connectEngine() {
     connect(m_chat, &ChatController::refused, this, &MainWindow::showRefusal);
     connect(m_chat, &ChatController::failed, this, &MainWindow::showFailure);
     connect(m_chat, &ChatController::storeFailed, this, [this](const Error& error) {
-        showError(text(error.what), text(error.detail + ". " + error.advice));
+        showError(sentence(error.what), text(error.detail + ". " + error.advice));
     });
     connect(m_chat, &ChatController::questionSent, this, [this](const QString& question) {
         m_pane->bar()->dismiss();
@@ -141,7 +147,7 @@ void MainWindow::connectEngine() {
         std::fflush(stdout);
     });
     connect(m_tray, &DocumentTray::refused, this, [this](const Error& error) {
-        showError(text(error.what),
+        showError(sentence(error.what),
                   text(error.detail + (error.advice.empty() ? "" : ". " + error.advice)));
     });
     connect(m_tray, &DocumentTray::counted, this, &MainWindow::checkDocument);
@@ -375,7 +381,7 @@ void MainWindow::showRefusal(const Error& error) {
             {tr("New chat"), QStringLiteral("refusedNewChat"), [this] { m_chat->newChat(); }});
     }
     m_pane->bar()->present(
-        MessageBar::Kind::warning, text(error.what),
+        MessageBar::Kind::warning, sentence(error.what),
         text(error.detail + (error.advice.empty() || error.detail.empty() ? "" : ". ") +
              error.advice),
         std::move(choices));
@@ -393,7 +399,7 @@ void MainWindow::showFailure(const Error& error, bool engineLost) {
     choices.push_back({tr("Copy details"), QStringLiteral("copyDetails"),
                        [error] { QApplication::clipboard()->setText(text(error.message())); },
                        false});
-    m_pane->bar()->present(MessageBar::Kind::error, text(error.what),
+    m_pane->bar()->present(MessageBar::Kind::error, sentence(error.what),
                            text(error.detail + (error.advice.empty() ? "" : ". " + error.advice)),
                            std::move(choices));
     updateChips();

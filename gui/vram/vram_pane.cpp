@@ -18,7 +18,6 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
-#include "gui/settings/preview.h"
 #include "gui/settings/settings_panel.h"
 #include "gui/settings/settings_sheet.h"
 #include "gui/theme/metrics.h"
@@ -279,7 +278,7 @@ void VramPane::setEngine(Telemetry* telemetry, std::optional<Planner> planner, S
     if (m_planner) {
         m_settings->setTrainedContext(m_planner->model().trained_context);
         m_draft.load(settings, [planner = *m_planner](const Settings& edited) {
-            return previewPlan(planner, edited);
+            return planner.plan(edited);
         });
     } else {
         m_settings->setTrainedContext(0);

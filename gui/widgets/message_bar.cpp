@@ -53,8 +53,7 @@ void MessageBar::present(Kind kind, const QString& what, const QString& detail,
                          std::vector<Choice> choices) {
     m_kind = kind;
     m_open = true;
-    // Errors are written to stand inside a line; here they begin one.
-    m_what->setText(what.left(1).toUpper() + what.mid(1));
+    m_what->setText(what);
     m_what->setAccessibleName(m_what->text());
     m_detail->setText(detail);
     m_detail->setVisible(!detail.isEmpty());
