@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(All, QuantTypes,
                          ::testing::Values("BF16", "F16", "IQ1_S", "IQ2_XS", "IQ2_XXS", "IQ3_S",
                                            "IQ3_XXS", "IQ4_NL", "IQ4_XS", "MXFP4_MOE", "Q2_K",
                                            "Q3_K_M", "Q4_0", "Q4_1", "Q4_K_M", "Q5_0", "Q5_K_M",
-                                           "Q6_K", "Q8_0"),
+                                           "Q6_K"),
                          [](const auto& info) { return std::string(info.param); });
 
 // The starter proves Q4_K and Q6_K in a clone; its numbers are kept with the tests.
