@@ -365,9 +365,13 @@ void VramPane::showHover() {
 }
 
 void VramPane::showAmounts(bool now) {
-    if (!now && m_sinceText.isValid() && m_sinceText.elapsed() < kTextMs) return;
-    m_sinceText.start();
+    // Granules change hands a few times a second at most: then the figures say at once what the
+    // map shows. The rest waits, so that it can be read.
     const MapFrame& frame = m_model.frame();
+    const bool changed = frame.granules != m_shownGranules;
+    if (!now && !changed && m_sinceText.isValid() && m_sinceText.elapsed() < kTextMs) return;
+    m_sinceText.start();
+    m_shownGranules = frame.granules;
     m_legend->setAmounts(frame.granules, frame.granule_bytes);
     if (m_bar) m_bar->setAmounts(frame.granules, frame.granule_bytes);
     m_view->setAccessibleDescription(m_model.summary());

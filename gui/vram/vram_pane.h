@@ -8,6 +8,7 @@
 #include <QElapsedTimer>
 #include <QPointer>
 #include <QWidget>
+#include <array>
 #include <optional>
 
 #include "granary/planner.h"
@@ -131,6 +132,7 @@ class VramPane : public QWidget {
 
     QTimer* m_timer;
     QElapsedTimer m_sinceFrame, m_sinceChange, m_sinceText, m_sinceDraw, m_sinceTick;
+    std::array<uint32_t, kOwners> m_shownGranules{};  // by class, in legend and card bar
     bool m_busy = false;
     double m_askedAt = 0;  // when the last request began, in the engine's seconds
 };
