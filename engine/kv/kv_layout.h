@@ -9,7 +9,7 @@
 
 namespace granary {
 
-// One K/V step of kStepCells cells: layer by layer K then V.
+// One K/V step of kStepCells cells: attention layer by attention layer K then V.
 struct KvLayout {
     uint64_t row_bytes = 0;   // of one cell's K, and of its V
     uint64_t part_bytes = 0;  // of one layer's K (or V) in a step

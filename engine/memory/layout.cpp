@@ -45,15 +45,31 @@ PassLayout pass_layout(const ModelFacts& model, const DeviceFacts& device, uint3
     layout.attention_values = attention.take(n * q_width * 4);
     layout.attention_codes = attention.take(n * device.code_bytes_attention);
 
+    if (model.gated_queries) layout.pairs = attention.take(n * 2 * q_width * 4);
+
+    Cursor delta(at.at());
+    if (model.delta_layers) {
+        const gpu::DeltaShape& shape = model.delta;
+        layout.channels = delta.take(n * shape.channels() * 4);
+        layout.convolved = delta.take(n * shape.channels() * 4);
+        layout.alpha = delta.take(n * shape.value_heads * 4);
+        layout.beta = delta.take(n * shape.value_heads * 4);
+        layout.delta_gate = delta.take(n * shape.width() * 4);
+        layout.delta_values = delta.take(n * shape.width() * 4);
+        layout.delta_codes = delta.take(n * device.code_bytes_delta);
+    }
+
     Cursor experts(at.at());
     layout.route_expert = experts.take(routes * 4);
     layout.route_weight = experts.take(routes * 4);
     layout.route_order = experts.take(routes * 4);
-    layout.hidden_values = experts.take(routes * model.expert_ffn * 4);
-    layout.hidden_codes = experts.take(routes * device.code_bytes_ffn);
+    layout.hidden_values =
+        experts.take(std::max(routes * model.expert_ffn, n * model.shared_ffn) * 4);
+    layout.hidden_codes =
+        experts.take(std::max(routes * device.code_bytes_ffn, n * device.code_bytes_shared));
     layout.expert_out = experts.take(routes * model.hidden * 4);
 
-    layout.bytes = std::max(attention.at(), experts.at());
+    layout.bytes = std::max({attention.at(), delta.at(), experts.at()});
     return layout;
 }
 
@@ -83,6 +99,7 @@ WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& dev
     layout.logits = at.take(uint64_t{kDecodeRows} * model.vocab * 4);
     layout.best = at.take(kDecodeRows * 4);
     layout.scratch = at.take(layout.scratch_bytes);
+    if (model.shared_ffn) layout.shared = at.take(model.layers * sizeof(gpu::ExpertEntry));
     layout.tables = at.take(layout.table_stride * model.layers);
     layout.bytes = at.at();
     return layout;

@@ -25,18 +25,30 @@ constexpr uint64_t divide_up(uint64_t value, uint64_t by) {
     return (value + by - 1) / by;
 }
 
+// What one delta net layer remembers: tail, then state, f32.
+inline uint64_t delta_place_bytes(const gpu::DeltaShape& shape) {
+    if (shape.taps == 0) return 0;
+    return round_up((shape.tail_values() + shape.state_values()) * sizeof(float), kSlotAlignment);
+}
+
 // Offsets of the buffers that a forward pass of `rows` tokens works in.
 struct PassLayout {
     uint32_t rows = 0;
     uint64_t tokens = 0;                       // int32 [rows]
     uint64_t x = 0;                            // f32 [rows, hidden]
     uint64_t norm_values = 0, norm_codes = 0;  // [rows, hidden]
-    // Attention and experts never live at the same time: they share the bytes from `shared` on.
+    // Attention, delta net and experts never live at the same time: they share the bytes from
+    // `shared` on.
     uint64_t q = 0, k = 0, v = 0;                        // f32 [rows, heads or kv_heads, head_dim]
     uint64_t attention_values = 0, attention_codes = 0;  // [rows, heads * head_dim]
+    uint64_t pairs = 0;                                  // f32 [rows, heads, 2, head_dim]
+    uint64_t channels = 0, convolved = 0;                // f32 [rows, channels] of a delta net
+    uint64_t alpha = 0, beta = 0;                        // f32 [rows, value_heads]
+    uint64_t delta_gate = 0;                             // f32 [rows, width]
+    uint64_t delta_values = 0, delta_codes = 0;          // [rows, width]
     uint64_t route_expert = 0, route_weight = 0;         // [rows, used]
     uint64_t route_order = 0;                            // int32 [rows * used]
-    uint64_t hidden_values = 0, hidden_codes = 0;        // [rows * used, ffn]
+    uint64_t hidden_values = 0, hidden_codes = 0;        // [rows * used, ffn], [rows, shared_ffn]
     uint64_t expert_out = 0;                             // f32 [rows * used, hidden]
     uint64_t route_count = 0, route_first = 0;           // int32 [experts], [experts + 1]
     uint64_t bytes = 0;
@@ -60,6 +72,7 @@ struct WorkspaceLayout {
     uint64_t logits = 0;  // f32 [kDecodeRows, vocab]
     uint64_t best = 0;    // int32 [kDecodeRows]
     uint64_t scratch = 0, scratch_bytes = 0;
+    uint64_t shared = 0;  // gpu::ExpertEntry [layers] of the shared experts
     uint64_t tables = 0;  // one expert table per layer
     uint64_t table_stride = 0;
     uint64_t bytes = 0;

@@ -47,16 +47,19 @@ Result<std::unique_ptr<MemoryManager>> MemoryManager::create(gpu::Device& device
     if (auto r = m.reserve(m.fixed_, plan.fixed, "fixed"); !r) return tl::unexpected(r.error());
     if (auto r = m.reserve(m.workspace_, plan.workspace, "workspace"); !r)
         return tl::unexpected(r.error());
+    if (auto r = m.reserve(m.state_, plan.state, "state"); !r) return tl::unexpected(r.error());
     if (auto r = m.reserve(m.range_, plan.expert_range, "experts"); !r)
         return tl::unexpected(r.error());
 
-    const uint32_t total = plan.fixed + plan.workspace + plan.expert_range;
+    const uint32_t total = plan.fixed + plan.workspace + plan.state + plan.expert_range;
     if (auto r = device.create_granules(total); !r) return tl::unexpected(r.error());
     std::vector<gpu::GranuleId> ids(total);
     std::iota(ids.begin(), ids.end(), 0u);
     const std::span<const gpu::GranuleId> all(ids);
     if (auto r = m.map(m.fixed_, 0, all.first(plan.fixed)); !r) return tl::unexpected(r.error());
     if (auto r = m.map(m.workspace_, 0, all.subspan(plan.fixed, plan.workspace)); !r)
+        return tl::unexpected(r.error());
+    if (auto r = m.map(m.state_, 0, all.subspan(plan.fixed + plan.workspace, plan.state)); !r)
         return tl::unexpected(r.error());
     if (auto r = m.map(m.range_, 0, all.last(plan.expert_range)); !r)
         return tl::unexpected(r.error());
@@ -122,6 +125,24 @@ Result<void> MemoryManager::quiesce() {
 uint32_t MemoryManager::update_spans() {
     return experts_->set_spans(
         {low_ * granule_bytes_, top_ * granule_bytes_, (end_ - loan_) * granule_bytes_});
+}
+
+// ---- state
+
+Result<void> MemoryManager::clear_state() {
+    device_.fill(gpu::StreamId::compute, state(0), 0, model_.facts.state_bytes);
+    return device_.synchronize(gpu::StreamId::compute);
+}
+
+Result<void> MemoryManager::save_state(std::vector<std::byte>& to) {
+    to.resize(model_.facts.state_bytes);
+    device_.copy(gpu::StreamId::compute, to.data(), state(0), to.size());
+    return device_.synchronize(gpu::StreamId::compute);
+}
+
+Result<void> MemoryManager::restore_state(const std::vector<std::byte>& from) {
+    device_.copy(gpu::StreamId::compute, state(0), from.data(), from.size());
+    return device_.synchronize(gpu::StreamId::compute);
 }
 
 // ---- K/V
@@ -346,6 +367,7 @@ std::vector<Owner> MemoryManager::owners() const {
     };
     mark(fixed_, Owner::fixed);
     mark(workspace_, Owner::workspace);
+    mark(state_, Owner::state);
     for (const auto& [id, range] : kv_) mark(range, Owner::kv);
     for (uint32_t place = 0; place < range_.granules.size(); ++place)
         if (range_.granules[place] != kNone) owners[range_.granules[place]] = expert_owner(place);
@@ -370,7 +392,7 @@ void MemoryManager::publish(bool now) {
     frame.words.assign(device_.granules(), GranuleWord{});
     frame.places.assign(device_.granules(), Place{});
     frame.granules.fill(0);
-    frame.ranges.resize(3 + kv_.size());
+    frame.ranges.resize(3 + (plan_.state > 0) + kv_.size());
 
     uint16_t index = 0;
     const auto write = [&](const Mapped& range, auto&& word) {
@@ -399,6 +421,8 @@ void MemoryManager::publish(bool now) {
             owner, 0, slot.layer * model_.facts.experts + static_cast<uint32_t>(expert),
             static_cast<unsigned>(std::log2(1.0f + heat)), view.last_use[expert]);
     });
+    if (plan_.state > 0)
+        write(state_, [](uint32_t) { return GranuleWord::make(Owner::state, 0, 0, 0, 0); });
     for (const auto& [id, range] : kv_)
         write(range, [&](uint32_t place) {
             return GranuleWord::make(

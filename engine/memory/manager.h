@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The owner of every granule. It carries out a plan: fixed weights, workspace, and one expert
-// range of which K/V and loan take their share.
+// The owner of every granule. It carries out a plan: fixed weights, workspace, the state of the
+// running conversation, and one expert range of which K/V and loan take their share.
 //
 //   expert range   0 ........ low ............ top ............... end
 //                  experts    given to K/V     loan while a prompt runs, else experts
@@ -37,6 +37,15 @@ class MemoryManager {
     std::byte* workspace() const { return device_.base(workspace_.id); }
     ExpertCache& experts() { return *experts_; }
     const KvLayout& kv() const { return kv_layout_; }
+
+    // ---- state: what delta nets remember of the conversation that runs ----------------------
+    // Tail, then state, f32, of the delta net `number`.
+    std::byte* state(uint32_t number) const {
+        return device_.base(state_.id) + number * delta_place_bytes(model_.facts.delta);
+    }
+    Result<void> clear_state();
+    Result<void> save_state(std::vector<std::byte>& to);
+    Result<void> restore_state(const std::vector<std::byte>& from);
 
     // ---- K/V: one range per conversation ---------------------------------------------------
     Result<KvId> create_kv();
@@ -107,7 +116,7 @@ class MemoryManager {
     KvLayout kv_layout_;
     uint64_t granule_bytes_;
 
-    Mapped fixed_, workspace_, range_;
+    Mapped fixed_, workspace_, state_, range_;
     std::map<KvId, Mapped> kv_;
     KvId next_kv_ = 1;
     std::unique_ptr<ExpertCache> experts_;

@@ -73,8 +73,8 @@ DeviceFacts facts_for(DeviceFacts device, const Settings& settings) {
 
 // The granules that are needed at least, whatever the budget.
 struct Least {
-    uint64_t fixed = 0, workspace = 0, smallest_loan = 0, kv_at_max = 0, floor = 0;
-    uint64_t total() const { return fixed + workspace + smallest_loan + kv_at_max + floor; }
+    uint64_t fixed = 0, workspace = 0, state = 0, smallest_loan = 0, kv_at_max = 0, floor = 0;
+    uint64_t total() const { return fixed + workspace + state + smallest_loan + kv_at_max + floor; }
 };
 
 Least least_of(const ModelFacts& model, const DeviceFacts& device, const Settings& settings,
@@ -85,6 +85,7 @@ Least least_of(const ModelFacts& model, const DeviceFacts& device, const Setting
     Least least;
     least.fixed = card ? granules_of(model.fixed_bytes) : 0;
     least.workspace = granules_of(workspace_layout(model, device, max_context).bytes);
+    least.state = granules_of(model.state_bytes);
     least.smallest_loan = granules_of(loan_layout(model, device, kSmallestChunk).bytes);
     least.kv_at_max = granules_of(steps_of(max_context) * step_bytes);
     if (card) least.floor = granules_of(floor_rows(model, settings.cache_floor) * model.row_bytes);
@@ -100,6 +101,7 @@ Error refusal(const ModelFacts& model, const DeviceFacts& device, const DeviceFa
     const Least least = least_of(model, device, settings, max_context);
     const std::string sum = sum_text({{"fixed weights", least.fixed},
                                       {"workspace", least.workspace},
+                                      {"state", least.state},
                                       {"smallest loan", least.smallest_loan},
                                       {"K/V", least.kv_at_max},
                                       {"floor", least.floor}},
@@ -162,7 +164,7 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     };
 
     const Least least = least_of(model, device, settings, plan.max_context);
-    const uint64_t fixed = least.fixed, workspace = least.workspace,
+    const uint64_t fixed = least.fixed, workspace = least.workspace, state = least.state,
                    smallest_loan = least.smallest_loan, kv_at_max = least.kv_at_max,
                    floor = least.floor;
     const uint64_t all_rows = card ? model.experts : 0;
@@ -172,12 +174,13 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
         (device.free_bytes - std::min(device.free_bytes, settings.vram_reserve)) / granule;
     const uint64_t limit =
         card ? std::min(free_granules, settings.vram_budget / granule) : free_granules;
+    const uint64_t always = fixed + workspace + state;
     if (least.total() > limit)
         return tl::unexpected(
             refusal(model, device, any_budget, settings, plan.max_context, free_granules, limit));
 
     // The chunk: as large as is useful without taking more than a quarter of what experts have.
-    const uint64_t room = limit - fixed - workspace - kv_at_max - floor;
+    const uint64_t room = limit - always - kv_at_max - floor;
     if (settings.prefill.kind == AutoCount::Kind::number) {
         plan.chunk = std::clamp(settings.prefill.number, kSmallestChunk, kLargestChunk);
         if (loan_of(plan.chunk) > room) {
@@ -191,7 +194,7 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
         }
     } else {
         const uint64_t useful =
-            card ? std::max(smallest_loan, std::min(room, (limit - fixed - workspace) / 4)) : room;
+            card ? std::max(smallest_loan, std::min(room, (limit - always) / 4)) : room;
         const uint32_t largest = card ? kAutoChunkCard : kAutoChunkUnified;
         plan.chunk = kSmallestChunk;
         while (plan.chunk * 2 <= largest && loan_of(plan.chunk * 2) <= useful) plan.chunk *= 2;
@@ -213,12 +216,13 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     }
 
     const uint64_t experts_bytes = all_rows * model.row_bytes;
-    const uint64_t useful = fixed + workspace + kv_at_max + loan + granules_of(experts_bytes);
+    const uint64_t useful = always + kv_at_max + loan + granules_of(experts_bytes);
     const uint64_t budget = std::min(limit, useful);
     plan.budget_bytes = budget * granule;
     plan.fixed = static_cast<uint32_t>(fixed);
     plan.workspace = static_cast<uint32_t>(workspace);
-    plan.expert_range = static_cast<uint32_t>(budget - fixed - workspace);
+    plan.state = static_cast<uint32_t>(state);
+    plan.expert_range = static_cast<uint32_t>(budget - always);
     plan.kv_at_max = static_cast<uint32_t>(kv_at_max);
     plan.loan = static_cast<uint32_t>(loan);
     plan.smallest_loan = static_cast<uint32_t>(smallest_loan);
@@ -242,6 +246,7 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
         const uint64_t experts = expert_granules(loan + kv_granules);
         bytes[static_cast<int>(Owner::fixed)] = fixed * granule;
         bytes[static_cast<int>(Owner::workspace)] = workspace * granule;
+        bytes[static_cast<int>(Owner::state)] = state * granule;
         bytes[static_cast<int>(Owner::kv)] = kv_granules * granule;
         bytes[static_cast<int>(Owner::loan)] = loan * granule;
         bytes[static_cast<int>(Owner::experts)] = experts * granule;

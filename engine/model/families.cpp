@@ -11,7 +11,8 @@ struct Family {
     std::string_view name;  // general.architecture
     Result<Model> (*load)(std::shared_ptr<const gguf::File>);
 };
-constexpr std::array<Family, 1> kFamilies{{{"qwen3moe", load_qwen3moe}}};
+constexpr std::array<Family, 2> kFamilies{
+    {{"qwen3moe", load_qwen3moe}, {"qwen35moe", load_qwen35moe}}};
 
 }  // namespace
 
@@ -37,15 +38,35 @@ std::vector<Model::Fixed> Model::fixed() {
         list.push_back({&weight.data, weight.rows * gpu::row_bytes(weight.type, weight.cols)});
     };
     for (Layer& layer : layers) {
-        add_vector(layer.attention.norm, facts.hidden);
-        add_matrix(layer.attention.q);
-        add_matrix(layer.attention.k);
-        add_matrix(layer.attention.v);
-        add_matrix(layer.attention.out);
-        add_vector(layer.attention.q_norm, attention.head_dim);
-        add_vector(layer.attention.k_norm, attention.head_dim);
+        if (auto* a = std::get_if<AttentionWeights>(&layer.mixer)) {
+            add_vector(a->norm, facts.hidden);
+            add_matrix(a->q);
+            add_matrix(a->k);
+            add_matrix(a->v);
+            add_matrix(a->out);
+            add_vector(a->q_norm, attention.head_dim);
+            add_vector(a->k_norm, attention.head_dim);
+        } else if (auto* d = std::get_if<DeltaWeights>(&layer.mixer)) {
+            add_vector(d->norm, facts.hidden);
+            add_matrix(d->qkv);
+            add_matrix(d->gate);
+            add_matrix(d->alpha);
+            add_matrix(d->beta);
+            add_vector(d->kernel, uint64_t{facts.delta.channels()} * facts.delta.taps);
+            add_vector(d->dt, facts.delta.value_heads);
+            add_vector(d->a, facts.delta.value_heads);
+            add_vector(d->head_norm, facts.delta.head_dim);
+            add_matrix(d->out);
+        }
         add_vector(layer.moe.norm, facts.hidden);
         add_matrix(layer.moe.router);
+        if (layer.moe.shared) {
+            SharedExpert& shared = *layer.moe.shared;
+            add_vector(shared.gate_in, facts.hidden);
+            add_matrix(shared.gate);
+            add_matrix(shared.up);
+            add_matrix(shared.down);
+        }
     }
     add_vector(output_norm, facts.hidden);
     add_matrix(output);

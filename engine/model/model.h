@@ -4,7 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "engine/gguf/file.h"
@@ -16,8 +18,29 @@ namespace granary {
 struct AttentionWeights {
     const float* norm = nullptr;    // [hidden]
     gpu::Weight q, k, v, out;       // [heads * head_dim, hidden] ... [hidden, heads * head_dim]
+                                    // q of facts.gated_queries: [heads * 2 * head_dim, hidden]
     const float* q_norm = nullptr;  // [head_dim] or null
     const float* k_norm = nullptr;
+};
+
+struct DeltaWeights {
+    const float* norm = nullptr;       // [hidden]
+    gpu::Weight qkv;                   // [channels, hidden]
+    gpu::Weight gate, out;             // [width, hidden], [hidden, width]
+    gpu::Weight alpha, beta;           // [value_heads, hidden]
+    const float* kernel = nullptr;     // [channels, taps]
+    const float* dt = nullptr;         // [value_heads]
+    const float* a = nullptr;          // [value_heads]
+    const float* head_norm = nullptr;  // [head_dim]
+};
+
+// An expert that every token goes to, as much as its gate says.
+struct SharedExpert {
+    const float* gate_in = nullptr;  // [hidden]
+    gpu::Weight gate, up, down;      // [ffn, hidden] twice, [hidden, ffn]
+    gpu::ExpertShape shape() const {
+        return {gate.cols, gate.rows, 1, 1, gate.type, up.type, down.type};
+    }
 };
 
 struct MoeWeights {
@@ -30,10 +53,12 @@ struct MoeWeights {
     // Where up and down begin in a slot, gate being at 0: aligned, since blocks of odd sizes may
     // stand before f32 weights.
     uint64_t up_offset = 0, down_offset = 0;
+    std::optional<SharedExpert> shared;
 };
 
 struct Layer {
-    AttentionWeights attention;
+    std::variant<AttentionWeights, DeltaWeights> mixer;
+    uint32_t number = 0;  // among the layers with a mixer of its kind
     MoeWeights moe;
 };
 
@@ -62,5 +87,6 @@ Result<Model> load_model(std::shared_ptr<const gguf::File> file);
 
 // One family each.
 Result<Model> load_qwen3moe(std::shared_ptr<const gguf::File> file);
+Result<Model> load_qwen35moe(std::shared_ptr<const gguf::File> file);
 
 }  // namespace granary

@@ -75,7 +75,8 @@ std::string TensorReader::text_or(const char* key, const char* fallback) {
 }
 
 void TensorReader::allow_only(std::span<const std::string_view> names,
-                              std::span<const std::string_view> block_parts, uint32_t layers) {
+                              std::span<const std::string_view> block_parts, uint32_t layers,
+                              uint32_t skipped) {
     const auto among = [](std::span<const std::string_view> list, std::string_view name) {
         return std::find(list.begin(), list.end(), name) != list.end();
     };
@@ -84,8 +85,8 @@ void TensorReader::allow_only(std::span<const std::string_view> names,
         uint32_t block = 0;
         const char* const end = name.data() + name.size();
         const auto [stop, error] = std::from_chars(name.data() + 4, end, block);
-        return error == std::errc() && block < layers && stop != end && *stop == '.' &&
-               among(block_parts, {stop + 1, end});
+        return error == std::errc() && block < layers + skipped && stop != end && *stop == '.' &&
+               (block >= layers || among(block_parts, {stop + 1, end}));
     };
     for (const gguf::Tensor& tensor : file_.tensors()) {
         if (among(names, tensor.name) || is_part(tensor.name)) continue;
@@ -151,7 +152,15 @@ gpu::Weight TensorReader::experts(const std::string& name, uint32_t experts, uin
 }
 
 const float* TensorReader::vector(const std::string& name, uint32_t size) {
-    const gguf::Tensor* tensor = find(name, {size});
+    return floats(name, {size});
+}
+
+const float* TensorReader::table(const std::string& name, uint32_t rows, uint32_t cols) {
+    return floats(name, {cols, rows});
+}
+
+const float* TensorReader::floats(const std::string& name, std::initializer_list<uint64_t> shape) {
+    const gguf::Tensor* tensor = find(name, shape);
     if (!tensor) return nullptr;
     if (tensor->type != gpu::WeightType::f32) {
         set_error(

@@ -30,7 +30,8 @@ class TensorReader {
     gpu::Weight matrix(const std::string& name, uint32_t rows, uint32_t cols);
     // [experts, rows, cols]: the first expert's matrix; experts follow one another.
     gpu::Weight experts(const std::string& name, uint32_t experts, uint32_t rows, uint32_t cols);
-    const float* vector(const std::string& name, uint32_t size);  // f32
+    const float* vector(const std::string& name, uint32_t size);                // f32
+    const float* table(const std::string& name, uint32_t rows, uint32_t cols);  // f32
     bool has(const std::string& name) const { return file_.tensor(name) != nullptr; }
 
     // Rows of a matrix [.., cols], where the file decides how many: at most `most`.
@@ -38,8 +39,10 @@ class TensorReader {
 
     // The file may hold these tensors and blk.0 .. blk.<layers - 1> with these parts. Any other (a
     // bias, a shared expert) would change what the model says and is read by nobody: unsupported.
+    // The `skipped` blocks behind them may hold anything: this program has no use for them.
     void allow_only(std::span<const std::string_view> names,
-                    std::span<const std::string_view> block_parts, uint32_t layers);
+                    std::span<const std::string_view> block_parts, uint32_t layers,
+                    uint32_t skipped = 0);
 
     const std::optional<Error>& error() const { return error_; }
     void set_error(Error error) {
@@ -48,6 +51,7 @@ class TensorReader {
 
   private:
     bool in_range(const std::string& subject, uint64_t value, uint64_t low, uint64_t high);
+    const float* floats(const std::string& name, std::initializer_list<uint64_t> shape);
     const gguf::Tensor* find(const std::string& name, std::initializer_list<uint64_t> shape);
 
     const gguf::File& file_;

@@ -15,7 +15,7 @@ double since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-size_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
+size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
     return static_cast<size_t>(
         std::mismatch(a.begin(), a.begin() + std::min(a.size(), b.size()), b.begin()).first -
         a.begin());
@@ -109,9 +109,42 @@ Result<MemoryManager::Growth> Engine::Impl::grow(Conversation& conversation, uin
                                 std::to_string(oldest->tokens.size()) +
                                 " tokens); it will be read again when it goes on");
         memory.drop_kv(oldest->kv);
+        leave(*oldest);
         *oldest = {};
     }
     return memory.grow_kv(conversation.kv, cells);
+}
+
+uint32_t Engine::Impl::kept(const Conversation& conversation,
+                            std::span<const TokenId> tokens) const {
+    const size_t common = common_prefix(conversation.tokens, tokens);
+    // The last token is always read: its logits begin the answer.
+    const size_t most = std::min(common, tokens.size() - 1);
+    if (core->model.facts.state_bytes && most < conversation.tokens.size()) return 0;
+    return static_cast<uint32_t>(most);
+}
+
+Result<void> Engine::Impl::enter(Conversation& conversation, uint32_t cells) {
+    if (core->model.facts.state_bytes == 0) return {};
+    MemoryManager& memory = *core->memory;
+    if (running && running != &conversation)
+        if (auto r = memory.save_state(running->state); !r) return r;
+    const bool here = running == &conversation;
+    running = nullptr;
+    if (cells == 0) {
+        conversation.tokens.clear();  // also when it fails: there is no state after them any more
+        if (auto r = memory.clear_state(); !r) return r;
+    } else if (!here) {
+        if (auto r = memory.restore_state(conversation.state); !r) return r;
+    }
+    running = &conversation;
+    return {};
+}
+
+void Engine::Impl::forget(Conversation& conversation) {
+    conversation.tokens.clear();
+    conversation.state = {};
+    leave(conversation);
 }
 
 Result<void> Engine::Impl::read(Conversation& conversation, std::span<const TokenId> tokens,
@@ -128,18 +161,29 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
     counters.prompt_total.store(total - from, std::memory_order_relaxed);
     counters.prompt_done.store(0, std::memory_order_relaxed);
 
+    if (auto r = enter(conversation, from); !r) {
+        memory.return_loan();
+        return r;
+    }
+    const bool has_state = core->model.facts.state_bytes > 0;
     conversation.tokens.resize(from);
     const uint64_t cells_before = conversation.kv ? memory.kv_cells(conversation.kv) : 0;
     const auto start = Clock::now();
     Result<void> result;
     for (uint32_t cell = from; cell < total && result;) {
-        const uint32_t rows = std::min(chunk, total - cell);
+        uint32_t rows = std::min(chunk, total - cell);
+        // So that the tokens do not depend on the chunk; see Kernels::delta_net_prompt.
+        if (has_state && cell + rows < total) rows -= (cell + rows) % gpu::kDeltaCells;
         auto growth = grow(conversation, cell + rows);
         if (!growth) {
             result = tl::unexpected(growth.error());
             break;
         }
         report.kv_granules_added += growth->granules;
+        // A chunk that is stopped half-way has changed the state of some layers.
+        if (has_state && cell > 0) {
+            if (result = memory.save_state(conversation.state); !result) break;
+        }
         const auto chunk_start = Clock::now();
         const uint32_t layers = core->model.facts.layers;
         const auto progress = [&](uint32_t layers_done) {
@@ -161,6 +205,8 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
                              tokens.subspan(cell, rows), progress);
         if (!at) {
             result = tl::unexpected(at.error());
+            if (has_state && (cell == 0 || !memory.restore_state(conversation.state)))
+                forget(conversation);
             break;
         }
         eta.add(cell, rows, since(chunk_start));
@@ -171,7 +217,8 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         result = each(at->x, cell, rows);
         cell += rows;
     }
-    report.read_tokens = static_cast<uint32_t>(conversation.tokens.size()) - from;
+    const auto held = static_cast<uint32_t>(conversation.tokens.size());
+    report.read_tokens = held - std::min(held, from);
     report.read_seconds = since(start);
     if (conversation.kv)
         report.kv_cells_added =
@@ -214,9 +261,7 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     conversation.last_use = ++use_clock;
     Report report;
     report.prompt_tokens = static_cast<uint32_t>(tokens.size());
-    // The last token is always read: its logits begin the answer.
-    report.kept_tokens = static_cast<uint32_t>(
-        std::min(common_prefix(conversation.tokens, tokens), tokens.size() - 1));
+    report.kept_tokens = kept(conversation, tokens);
 
     const RunContext run = context();
     const auto last_row = [&](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
@@ -277,7 +322,10 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
         report.kv_granules_added += growth->granules;
         auto step =
             decode_step(run, memory.kv_base(conversation.kv), cell, {&next, 1}, ++heat_tick);
-        if (!step) return tl::unexpected(step.error());
+        if (!step) {
+            if (core->model.facts.state_bytes) forget(conversation);
+            return tl::unexpected(step.error());
+        }
         conversation.tokens.push_back(next);
         counters.tokens_answered.fetch_add(1, std::memory_order_relaxed);
         counters.context_used.store(conversation.tokens.size(), std::memory_order_relaxed);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The decode loop: one to eight generated tokens pass through all layers in the workspace.
-#include <array>
-
 #include "engine/run/pass.h"
 
 namespace granary {
@@ -17,19 +15,10 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
     run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
     kernels.embed(model.embedding, at.tokens, rows, at.x);
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
-        const AttentionWeights& attention = model.layers[n].attention;
         const MoeWeights& moe = model.layers[n].moe;
-        const gpu::KvView kv = run.memory.kv().view(kv_base, n);
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
 
-        kernels.rms_norm(at.x, attention.norm, model.norm_eps, at.norm);
-        kernels.matmul(std::array{gpu::Matmul{attention.q, at.q}, gpu::Matmul{attention.k, at.k},
-                                  gpu::Matmul{attention.v, at.v}},
-                       at.norm);
-        kernels.rope_store(model.attention, attention.q_norm, attention.k_norm, first_cell, rows,
-                           at.q, at.k, at.v, kv);
-        kernels.attention_decode(model.attention, at.q, first_cell, kv, at.attention);
-        kernels.matmul(std::array{gpu::Matmul{attention.out, at.x, true}}, at.attention);
+        mix(run, n, at, {kv_base, first_cell, false});
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
         kernels.route(moe.routing, moe.router, at.norm.values, at.routes);
@@ -37,6 +26,7 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
         kernels.expert_ffn(moe.shape, cache.entries, all_experts, at.routes, at.norm, at.hidden,
                            at.expert_out);
         kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
+        add_shared_expert(run, n, at);
     }
     return output_logits(run, at.x, rows);
 }

@@ -24,6 +24,8 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
         facts.code_bytes_attention =
             kernels.code_bytes(model.attention.heads * model.attention.head_dim);
         facts.code_bytes_ffn = kernels.code_bytes(model.expert_ffn);
+        if (model.delta_layers) facts.code_bytes_delta = kernels.code_bytes(model.delta.width());
+        if (model.shared_ffn) facts.code_bytes_shared = kernels.code_bytes(model.shared_ffn);
     }
     facts.kv_format = arithmetic == gpu::Arithmetic::f32 ? gpu::KvFormat::f32 : gpu::KvFormat::f16;
     const uint64_t one = kernels.scratch_bytes(model.attention, gpu::kDecodeCut);
@@ -80,6 +82,15 @@ Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
         workspace_layout(core.model.facts, core.facts, core.plan.max_context);
     core.device->kernels().set_scratch(core.memory->workspace() + layout.scratch,
                                        layout.scratch_bytes);
+    if (core.model.facts.shared_ffn) {
+        std::vector<gpu::ExpertEntry> shared;
+        for (const Layer& layer : core.model.layers)
+            shared.push_back({layer.moe.shared->gate.data, layer.moe.shared->up.data,
+                              layer.moe.shared->down.data});
+        core.device->copy(gpu::StreamId::compute, core.memory->workspace() + layout.shared,
+                          shared.data(), shared.size() * sizeof shared[0]);
+        if (auto r = core.device->synchronize(gpu::StreamId::compute); !r) return r;
+    }
     telemetry.counters.context_max.store(core.plan.max_context);
     telemetry.counters.context_used.store(0);
     return {};
@@ -150,6 +161,7 @@ Result<bool> Engine::Impl::apply(const Settings& settings) {
     if (!next) return tl::unexpected(next.error());
 
     for (auto& [id, conversation] : conversations) conversation = {};
+    running = nullptr;
     core->memory.reset();
     core = std::move(*next);
     auto laid = lay(*core, {});
@@ -247,6 +259,7 @@ void Engine::drop_conversation(ConversationId id) {
     if (found == impl_->conversations.end()) return;
     if (found->second.kv && impl_->core->memory && !impl_->lost)
         impl_->core->memory->drop_kv(found->second.kv);
+    impl_->leave(found->second);
     impl_->conversations.erase(found);
 }
 

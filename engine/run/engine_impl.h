@@ -21,6 +21,9 @@ namespace granary {
 struct Conversation {
     KvId kv = 0;
     std::vector<TokenId> tokens;
+    // After these tokens, of delta nets; saved while another conversation runs and at the
+    // beginning of each chunk.
+    std::vector<std::byte> state;
     uint64_t last_use = 0;
 };
 
@@ -44,6 +47,7 @@ struct Engine::Impl {
     std::unique_ptr<Core> core;  // never null once open
     std::map<ConversationId, Conversation> conversations;
     ConversationId next_conversation = 1;
+    Conversation* running = nullptr;  // whose state lies in the pool
     uint64_t use_clock = 0;
     uint32_t heat_tick = 0;
     EtaModel eta;
@@ -88,6 +92,18 @@ struct Engine::Impl {
     // Maps cells of `conversation` up to `cells`; where granules are missing, idle conversations
     // give theirs up, least recently used first, and must be read again.
     Result<MemoryManager::Growth> grow(Conversation& conversation, uint64_t cells);
+
+    // How many of `tokens` need not be read again: at most all but one. A state cannot go back, so
+    // a conversation with delta nets keeps all that it has or nothing.
+    uint32_t kept(const Conversation& conversation, std::span<const TokenId> tokens) const;
+    // Puts the state of `conversation`, of which `cells` cells are kept, into the pool.
+    Result<void> enter(Conversation& conversation, uint32_t cells);
+    // Nothing of it counts any more; its cells stay mapped.
+    void forget(Conversation& conversation);
+    // Its state is not needed any more: another may have the place.
+    void leave(Conversation& conversation) {
+        if (running == &conversation) running = nullptr;
+    }
 
     // Reads tokens[from..] of `tokens` chunk by chunk; keeps finished chunks when stopped. Calls
     // `each` with x of every chunk's rows. Fills report's reading and memory figures.

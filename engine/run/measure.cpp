@@ -72,6 +72,7 @@ Result<LogitsResult> Engine::Impl::logits(const LogitsRequest& request) {
         conversation.tokens.push_back(next);
         next = run.best()[0];
     }
+    leave(conversation);
     if (conversation.kv) run.memory.drop_kv(conversation.kv);
     if (!outcome) return tl::unexpected(outcome.error());
     return result;
@@ -113,6 +114,7 @@ Result<BenchResult> Engine::Impl::bench(uint32_t prompt_tokens, uint32_t decode_
     if (decode_tokens)
         result.decode_tok_s =
             decode_tokens / std::chrono::duration<double>(Clock::now() - decode_start).count();
+    leave(conversation);
     if (conversation.kv) run.memory.drop_kv(conversation.kv);
     if (!outcome) return tl::unexpected(outcome.error());
     return result;

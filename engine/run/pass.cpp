@@ -20,10 +20,18 @@ PassBuffers RunContext::buffers(std::byte* base, const PassLayout& at, uint32_t 
     buffers.v = floats(at.v);
     buffers.attention = activations(at.attention_values, at.attention_codes, rows,
                                     facts.attention.heads * facts.attention.head_dim);
+    buffers.pairs = floats(at.pairs);
+    buffers.channels = floats(at.channels);
+    buffers.convolved = floats(at.convolved);
+    buffers.alpha = floats(at.alpha);
+    buffers.beta = floats(at.beta);
+    buffers.delta_gate = floats(at.delta_gate);
+    buffers.delta = activations(at.delta_values, at.delta_codes, rows, facts.delta.width());
     buffers.routes = {ints(at.route_expert), floats(at.route_weight), ints(at.route_count),
                       ints(at.route_first),  ints(at.route_order),    rows};
     buffers.hidden =
         activations(at.hidden_values, at.hidden_codes, rows * facts.experts_used, facts.expert_ffn);
+    buffers.shared = activations(at.hidden_values, at.hidden_codes, rows, facts.shared_ffn);
     buffers.expert_out = floats(at.expert_out);
     return buffers;
 }

@@ -21,8 +21,16 @@ struct PassBuffers {
     float* k = nullptr;           // [rows, kv_heads, head_dim]
     float* v = nullptr;           // [rows, kv_heads, head_dim]
     gpu::Activations attention;   // [rows, heads * head_dim]
+    float* pairs = nullptr;       // [rows, heads, 2, head_dim] queries with their gates
+    float* channels = nullptr;    // [rows, channels] of a delta net; later [rows, width] its output
+    float* convolved = nullptr;   // [rows, channels]
+    float* alpha = nullptr;       // [rows, value_heads]
+    float* beta = nullptr;        // [rows, value_heads]
+    float* delta_gate = nullptr;  // [rows, width]
+    gpu::Activations delta;       // [rows, width]
     gpu::Routes routes;           // [rows, used]
     gpu::Activations hidden;      // [rows * used, ffn]
+    gpu::Activations shared;      // [rows, shared_ffn], in the place of hidden
     float* expert_out = nullptr;  // [rows * used, hidden]
 };
 
@@ -48,6 +56,17 @@ struct RunContext {
 // Final norm and output matrix for up to kDecodeRows rows of x; fills logits() and best() and
 // waits for them.
 Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows);
+
+// Where and how the rows of a pass meet what came before them.
+struct MixPlace {
+    std::byte* kv = nullptr;
+    uint32_t first_cell = 0;
+    bool prompt = false;  // else decode
+};
+// The first half of a layer: x += attention or delta net of norm(x).
+void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const MixPlace& place);
+// x += shared expert of norm, where the layer has one; the routes are not needed any more.
+void add_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers& at);
 
 // Called between layers; false stops the pass.
 using LayerCallback = std::function<bool(uint32_t layers_done)>;

@@ -109,19 +109,10 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
     run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
     kernels.embed(model.embedding, at.tokens, rows, at.x);
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
-        const AttentionWeights& attention = model.layers[n].attention;
         const MoeWeights& moe = model.layers[n].moe;
-        const gpu::KvView kv = run.memory.kv().view(kv_base, n);
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
 
-        kernels.rms_norm(at.x, attention.norm, model.norm_eps, at.norm);
-        kernels.matmul(std::array{gpu::Matmul{attention.q, at.q}, gpu::Matmul{attention.k, at.k},
-                                  gpu::Matmul{attention.v, at.v}},
-                       at.norm);
-        kernels.rope_store(model.attention, attention.q_norm, attention.k_norm, place.first_cell,
-                           rows, at.q, at.k, at.v, kv);
-        kernels.attention_prompt(model.attention, at.q, place.first_cell, kv, at.attention);
-        kernels.matmul(std::array{gpu::Matmul{attention.out, at.x, true}}, at.attention);
+        mix(run, n, at, {kv_base, place.first_cell, true});
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
         kernels.route(moe.routing, moe.router, at.norm.values, at.routes);
@@ -129,6 +120,7 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
             kernels.note_routes(cache, at.routes, moe.shape.used, place.first_warming, place.tick);
         experts.run(n, at);
         kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
+        add_shared_expert(run, n, at);
 
         if (!callback(n + 1)) {
             (void)run.device.synchronize(gpu::StreamId::copy);

@@ -27,6 +27,12 @@ struct ModelFacts {
     std::vector<uint64_t> expert_bytes;  // [layers] one expert's slot, rounded to 256
     uint64_t row_bytes = 0;              // one slot of every layer
     uint64_t kv_bytes_per_token = 0;
+    // Families with delta nets: as many layers keep a state of fixed size instead of K/V.
+    uint32_t delta_layers = 0;
+    gpu::DeltaShape delta;
+    uint64_t state_bytes = 0;    // of one conversation
+    bool gated_queries = false;  // query rows hold [query | gate] for each head
+    uint32_t shared_ffn = 0;     // of the shared expert; 0: none
 };
 
 struct DeviceFacts {
@@ -36,6 +42,7 @@ struct DeviceFacts {
     // Bytes of one row's activation codes by width (0 in f32 arithmetic), and kernel scratch:
     // base + one part for each gpu::kDecodeCut cells of the longest context.
     uint64_t code_bytes_hidden = 0, code_bytes_attention = 0, code_bytes_ffn = 0;
+    uint64_t code_bytes_delta = 0, code_bytes_shared = 0;
     // On the host the base is one part for each of `threads`; 0: it does not depend on them.
     uint64_t scratch_base = 0, scratch_per_cut = 0;
     uint32_t threads = 0, threads_unless_told = 0;
@@ -49,9 +56,9 @@ struct Plan {
     uint32_t stream_min = 0;      // chunk from which all experts stream; UINT32_MAX: never
     uint64_t granule_bytes = 0;
     uint64_t budget_bytes = 0;    // whole granules
-    // Granules. fixed + workspace + expert_range = budget_bytes / granule_bytes: K/V and loan take
-    // theirs out of the expert range.
-    uint32_t fixed = 0, workspace = 0, expert_range = 0;
+    // Granules. fixed + workspace + state + expert_range = budget_bytes / granule_bytes: K/V and
+    // loan take theirs out of the expert range.
+    uint32_t fixed = 0, workspace = 0, state = 0, expert_range = 0;
     uint32_t kv_at_max = 0;       // K/V granules of max_context cells
     uint32_t loan = 0;            // of one running prompt
     uint32_t smallest_loan = 0;
