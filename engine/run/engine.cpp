@@ -64,6 +64,8 @@ Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
         core->device = std::move(*device);
         core->facts = facts_of(*core->device, core->model.facts, options.arithmetic);
         core->facts.free_bytes += freed;
+        // The cores that a process may use can change: the plan is for the threads that there are.
+        if (settings.threads == 0) core->facts.threads_unless_told = core->facts.threads;
         auto plan = Planner(core->model.facts, core->facts).plan(settings);
         if (!plan) return tl::unexpected(plan.error());
         core->plan = *plan;

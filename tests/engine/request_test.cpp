@@ -309,6 +309,43 @@ TEST_F(Requests, AsManyConversationsAsThereMayBe) {
     for (ConversationId id : ids) EXPECT_NE(*fresh, id);
 }
 
+TEST_F(Requests, NumbersAndSpeedsDisturbNoConversation) {
+    for (const char* budget : {"0", "3MiB"}) {  // the small one has K/V for one of them only
+        open({{"max-context", "1024"}, {"threads", "1"}, {"vram-budget", budget}});
+        const Request request = raw("What is kept is kept", 6);
+        const std::string expected = *say(request);
+        const LogitsRequest tokens{{104, 101, 108, 108, 111}, {4, 0, 4}, 3};
+        const auto first = engine_->logits(tokens);
+        ASSERT_TRUE(first) << first.error().message();
+        EXPECT_EQ(first->argmax.size(), 5u);
+        EXPECT_EQ(first->logits[0], first->logits[2]);
+        EXPECT_EQ(first->greedy.size(), 3u);
+        EXPECT_EQ(first->greedy[0], first->argmax[4]);
+        ASSERT_TRUE(engine_->bench(1000, 24));
+        ASSERT_TRUE(engine_->bench(0, 0));
+        expect_sums();
+        EXPECT_EQ(*say(request), expected);
+        EXPECT_EQ(engine_->logits(tokens)->logits, first->logits);
+        for (const auto& [wrong, kind] : std::vector<std::pair<LogitsRequest, ErrorKind>>{
+                 {{{}, {}, 0}, ErrorKind::invalid_argument},
+                 {{{-1}, {}, 0}, ErrorKind::invalid_argument},
+                 {{{259}, {}, 0}, ErrorKind::invalid_argument},
+                 {{{1}, {1}, 0}, ErrorKind::invalid_argument},
+                 {{{1}, {UINT32_MAX}, 0}, ErrorKind::invalid_argument},
+                 {{{1}, {}, 1024}, ErrorKind::refused},
+                 {{{1}, {}, UINT32_MAX}, ErrorKind::refused},
+                 {{std::vector<TokenId>(1025, 1), {}, 0}, ErrorKind::refused}}) {
+            const auto refused = engine_->logits(wrong);
+            ASSERT_FALSE(refused);
+            EXPECT_EQ(refused.error().kind, kind) << refused.error().message();
+        }
+        EXPECT_FALSE(engine_->bench(1025, 0));
+        EXPECT_FALSE(engine_->bench(UINT32_MAX, UINT32_MAX));
+        EXPECT_FALSE(engine_->bench(0, 1024));
+        EXPECT_EQ(*say(request), expected);
+    }
+}
+
 TEST_F(Requests, RefusesSamplingThatMakesNoSense) {
     const float nan = std::nanf(""), infinity = HUGE_VALF;
     std::vector<Sampling> wrong;
