@@ -224,6 +224,8 @@ std::byte* MemoryManager::kv_base(KvId id) const {
 }
 
 uint64_t MemoryManager::kv_cells(KvId id) const {
+    // Without attention there is nothing to map and every cell is there.
+    if (kv_layout_.step_bytes == 0) return steps_of(plan_.max_context) * gpu::kStepCells;
     return mapped_places(kv_.at(id)) * granule_bytes_ / kv_layout_.step_bytes * gpu::kStepCells;
 }
 

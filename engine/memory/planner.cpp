@@ -131,7 +131,7 @@ Error refusal(const ModelFacts& model, const DeviceFacts& device, const DeviceFa
     const uint64_t step_bytes = kv_layout(model, device.kv_format).step_bytes;
     const uint64_t without_kv = least.total() - least.kv_at_max;
     const uint64_t steps =
-        without_kv < limit ? (limit - without_kv) * granule / step_bytes : uint64_t{0};
+        step_bytes > 0 && without_kv < limit ? (limit - without_kv) * granule / step_bytes : 0;
     const std::string shorter =
         steps > 0 ? "lower max-context to " + std::to_string(steps * gpu::kStepCells) : "";
 

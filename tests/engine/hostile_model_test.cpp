@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "granary/engine.h"
+#include "tests/engine/small_hybrid.h"
 #include "tests/engine/small_model.h"
 
 namespace granary::test {
@@ -278,6 +279,31 @@ TEST_F(HostileModel, WhatAFileSaysIsSafeToShow) {
     for (char c : refusal(scaled).message()) EXPECT_GE(static_cast<unsigned char>(c), 0x20);
 }
 
+TEST_F(HostileModel, UnusualHybridsSayTheSameOnBothFaces) {
+    std::map<std::string, SmallHybrid> shapes;
+    shapes["no attention at all"].layers = 3;
+    shapes["one delta net"].layers = 1;
+    shapes["one head"].key_heads = shapes["one head"].value_heads = 1;
+    shapes["as many key heads"].key_heads = 4;
+    shapes["wide state"].delta_dim = 64;
+    shapes["two taps"].taps = 2, shapes["eight taps"].taps = 8;
+    shapes["narrow"].hidden = 8, shapes["narrow"].ffn = 8, shapes["narrow"].shared_ffn = 8;
+    shapes["large shared expert"].shared_ffn = 512;
+    shapes["one expert"].experts = shapes["one expert"].used = 1;
+    for (const auto& [name, model] : shapes) {
+        SCOPED_TRACE(name);
+        const std::string path = model.save(folder_, "hybrid.gguf");
+        auto unified = speak(path, small_context("0"));
+        ASSERT_TRUE(unified) << unified.error().message();
+        for (float logit : unified->logits) ASSERT_TRUE(std::isfinite(logit));
+        auto card = speak(path, small_context("64MiB"));
+        ASSERT_TRUE(card) << card.error().message();
+        EXPECT_EQ(card->greedy, unified->greedy);
+        EXPECT_EQ(card->logits, unified->logits);
+        EXPECT_FALSE(speak(path, small_context("64KiB")));
+    }
+}
+
 // Not-a-number, infinities and noise in any tensor: every request ends, with tokens of the
 // vocabulary and sums that add up.
 TEST_F(HostileModel, DamagedWeightsNeverCrash) {
@@ -320,6 +346,22 @@ TEST_F(HostileModel, DamagedWeightsNeverCrash) {
                     EXPECT_LT(token, 259);
                 }
             }
+        }
+    }
+    for (const char* part : {"ssm_a", "ssm_dt", "ssm_conv1d", "ssm_alpha", "ssm_beta", "ssm_norm",
+                             "attn_qkv", "attn_gate", "attn_q.", "shexp", "gate_inp", ""}) {
+        for (const std::function<void(std::string&)>& damage :
+             {std::function<void(std::string&)>(fill(nan)),
+              std::function<void(std::string&)>(fill(raw(0.0f) + infinity + raw(-3e38f))),
+              std::function<void(std::string&)>(noise)}) {
+            SCOPED_TRACE(part);
+            SmallHybrid model;
+            model.spoil = [&](const std::string& name, std::string& bytes) {
+                if (name.find(part) != std::string::npos) damage(bytes);
+            };
+            auto spoken = speak(model.save(folder_, "hybrid.gguf"), small_context("9MiB"));
+            ASSERT_TRUE(spoken) << spoken.error().message();
+            for (TokenId token : spoken->greedy) EXPECT_LT(static_cast<uint32_t>(token), 259u);
         }
     }
     // Samplers too.

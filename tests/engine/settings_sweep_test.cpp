@@ -9,6 +9,7 @@
 
 #include "engine/memory/manager.h"
 #include "granary/engine.h"
+#include "tests/engine/small_hybrid.h"
 #include "tests/engine/small_model.h"
 
 namespace granary::test {
@@ -195,7 +196,8 @@ class Applied : public ::testing::Test {
     }
     std::string answer(Engine& engine, ConversationId id, const std::string& text) {
         Request request;
-        request.messages = {{"user", text}};
+        request.use_raw = true;
+        request.raw = text;
         request.max_tokens = 12;
         std::string said;
         Listener listener;
@@ -214,8 +216,10 @@ class Applied : public ::testing::Test {
 
 TEST_F(Applied, AnySequenceOfSettingsLeavesTheSameTokens) {
     const std::string text(700, 'x');
-    std::string expected;
-    for (uint32_t seed : {1u, 2u}) {
+    for (const auto& [path, seed] :
+         {std::pair{path_, 1u}, {SmallHybrid().save(folder_, "hybrid.gguf"), 2u}}) {
+        path_ = path;
+        std::string expected;
         auto opened = Engine::open(path_, {settings_of({{"threads", "1"}}), {}, {}, 0, {}});
         ASSERT_TRUE(opened) << opened.error().message();
         Engine& engine = **opened;

@@ -15,6 +15,8 @@ struct SmallHybrid {
     std::function<void(GgufBuilder&)> more;
     std::map<std::string, uint32_t> other;  // other values of keys, without the family
     std::set<std::string> without;          // tensors left out
+    // Changes a tensor's bytes after they are made.
+    std::function<void(const std::string& name, std::string& bytes)> spoil;
 
     std::string save(const TempDir& folder, const std::string& name) const {
         write_file(folder.file(name), bytes());
@@ -75,12 +77,17 @@ inline std::string SmallHybrid::bytes() const {
             data += raw(middle + size * (static_cast<float>(random()) * 0x1p-31f - 1.0f));
         return data;
     };
+    const auto put_tensor = [&](const std::string& name, const std::vector<uint64_t>& shape,
+                                std::string data) {
+        if (spoil) spoil(name, data);
+        file.tensor(name, gpu::WeightType::f32, shape, data);
+    };
     const auto tensor = [&](const std::string& name, std::vector<uint64_t> shape, float size,
                             float middle = 0) {
         if (without.count(name)) return;
         uint64_t count = 1;
         for (uint64_t n : shape) count *= n;
-        file.tensor(name, gpu::WeightType::f32, shape, values(name, count, size, middle));
+        put_tensor(name, shape, values(name, count, size, middle));
     };
     const auto matrix = [&](const std::string& name, uint64_t cols, uint64_t rows) {
         tensor(name, {cols, rows}, 1.7f / std::sqrt(static_cast<float>(cols)));
@@ -125,13 +132,10 @@ inline std::string SmallHybrid::bytes() const {
             for (uint64_t e = 0; e < experts; ++e)
                 both += gate.substr(e * expert_values * 4, expert_values * 4) +
                         up.substr(e * expert_values * 4, expert_values * 4);
-            file.tensor(block + "ffn_gate_up_exps.weight", gpu::WeightType::f32,
-                        {hidden, 2ull * ffn, experts}, both);
+            put_tensor(block + "ffn_gate_up_exps.weight", {hidden, 2ull * ffn, experts}, both);
         } else {
-            file.tensor(block + "ffn_gate_exps.weight", gpu::WeightType::f32,
-                        {hidden, ffn, experts}, gate);
-            file.tensor(block + "ffn_up_exps.weight", gpu::WeightType::f32, {hidden, ffn, experts},
-                        up);
+            put_tensor(block + "ffn_gate_exps.weight", {hidden, ffn, experts}, gate);
+            put_tensor(block + "ffn_up_exps.weight", {hidden, ffn, experts}, up);
         }
         tensor(block + "ffn_down_exps.weight", {ffn, hidden, experts},
                1.7f / std::sqrt(static_cast<float>(ffn)));
