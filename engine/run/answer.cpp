@@ -227,6 +227,28 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
     return result;
 }
 
+Result<MemoryManager::Growth> Engine::Impl::step(const RunContext& run, Conversation& conversation,
+                                                 TokenId token) {
+    const auto cell = static_cast<uint32_t>(conversation.tokens.size());
+    auto growth = grow(conversation, cell + 1);
+    if (!growth) return growth;
+    auto decoded =
+        decode_step(run, run.memory.kv_base(conversation.kv), cell, {&token, 1}, ++heat_tick);
+    if (!decoded) {
+        if (run.model.facts.state_bytes) forget(conversation);
+        return tl::unexpected(decoded.error());
+    }
+    conversation.tokens.push_back(token);
+    return growth;
+}
+
+Engine::Impl::ChunkFunction Engine::Impl::last_logits(const RunContext& run, size_t total) {
+    return [&run, total](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
+        if (cell + rows < total) return {};
+        return output_logits(run, x + size_t{rows - 1} * run.model.facts.hidden, 1);
+    };
+}
+
 double Engine::Impl::remaining_seconds(uint32_t from, uint32_t cell, uint32_t total, uint32_t rows,
                                        uint32_t layers_done, Clock::time_point start) const {
     const double part = static_cast<double>(layers_done) / core->model.facts.layers;
@@ -264,11 +286,8 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     report.kept_tokens = kept(conversation, tokens);
 
     const RunContext run = context();
-    const auto last_row = [&](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
-        if (cell + rows < tokens.size()) return {};
-        return output_logits(run, x + size_t{rows - 1} * run.model.facts.hidden, 1);
-    };
-    auto done = read(conversation, tokens, report.kept_tokens, listener, &stop, report, last_row);
+    auto done = read(conversation, tokens, report.kept_tokens, listener, &stop, report,
+                     last_logits(run, tokens.size()));
     if (!done) {
         if (done.error().kind != ErrorKind::cancelled) return tl::unexpected(done.error());
         report.finish = Finish::stopped;
@@ -308,8 +327,7 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
         sampler.note(next);
         ++report.answer_tokens;
         say(detokenizer.push(next));
-        const auto cell = static_cast<uint32_t>(conversation.tokens.size());
-        if (cell >= max_context) {
+        if (conversation.tokens.size() >= max_context) {
             report.finish = Finish::context_full;
             break;
         }
@@ -317,16 +335,9 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
             report.finish = Finish::token_limit;
             break;
         }
-        auto growth = grow(conversation, cell + 1);
+        auto growth = step(run, conversation, next);
         if (!growth) return tl::unexpected(growth.error());
         report.kv_granules_added += growth->granules;
-        auto step =
-            decode_step(run, memory.kv_base(conversation.kv), cell, {&next, 1}, ++heat_tick);
-        if (!step) {
-            if (core->model.facts.state_bytes) forget(conversation);
-            return tl::unexpected(step.error());
-        }
-        conversation.tokens.push_back(next);
         counters.tokens_answered.fetch_add(1, std::memory_order_relaxed);
         counters.context_used.store(conversation.tokens.size(), std::memory_order_relaxed);
         memory.publish();

@@ -113,6 +113,13 @@ struct Engine::Impl {
                       const Listener& listener, const StopSignal* stop, Report& report,
                       const ChunkFunction& each);
 
+    // Decodes `token` as the conversation's next cell; its logits are in run.logits(). Where that
+    // fails, the conversation does not hold the token. The growth that it took, for the report.
+    Result<MemoryManager::Growth> step(const RunContext& run, Conversation& conversation,
+                                       TokenId token);
+    // For `read`: the logits of the last of `total` tokens.
+    static ChunkFunction last_logits(const RunContext& run, size_t total);
+
     // Seconds until the prompt [from, total) is read, `layers_done` layers into the chunk of
     // `rows` tokens at `cell`.
     double remaining_seconds(uint32_t from, uint32_t cell, uint32_t total, uint32_t rows,

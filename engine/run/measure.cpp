@@ -62,14 +62,8 @@ Result<LogitsResult> Engine::Impl::logits(const LogitsRequest& request) {
     for (uint32_t i = 0; i < request.greedy && outcome; ++i) {
         result.greedy.push_back(next);
         if (i + 1 == request.greedy) break;
-        const auto cell = static_cast<uint32_t>(conversation.tokens.size());
-        if (auto growth = grow(conversation, cell + 1); !growth) {
+        if (auto growth = step(run, conversation, next); !growth)
             outcome = tl::unexpected(growth.error());
-            break;
-        }
-        outcome =
-            decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1}, ++heat_tick);
-        conversation.tokens.push_back(next);
         next = run.best()[0];
     }
     leave(conversation);
@@ -90,26 +84,17 @@ Result<BenchResult> Engine::Impl::bench(uint32_t prompt_tokens, uint32_t decode_
     const RunContext run = context();
     Conversation conversation;
     Report report;
-    const auto last_row = [&](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
-        if (cell + rows < tokens.size()) return {};
-        return output_logits(run, x + size_t{rows - 1} * run.model.facts.hidden, 1);
-    };
     const auto start = Clock::now();
-    Result<void> outcome = read(conversation, tokens, 0, {}, nullptr, report, last_row);
+    Result<void> outcome =
+        read(conversation, tokens, 0, {}, nullptr, report, last_logits(run, tokens.size()));
     BenchResult result;
     if (prompt_tokens)
         result.prefill_tok_s = prompt / std::chrono::duration<double>(Clock::now() - start).count();
     const auto decode_start = Clock::now();
     for (uint32_t i = 0; i < decode_tokens && outcome; ++i) {
-        const auto cell = static_cast<uint32_t>(conversation.tokens.size());
-        if (auto growth = grow(conversation, cell + 1); !growth) {
-            outcome = tl::unexpected(growth.error());
-            break;
-        }
         const auto next = static_cast<TokenId>(random() % vocab);
-        outcome =
-            decode_step(run, run.memory.kv_base(conversation.kv), cell, {&next, 1}, ++heat_tick);
-        conversation.tokens.push_back(next);
+        if (auto growth = step(run, conversation, next); !growth)
+            outcome = tl::unexpected(growth.error());
     }
     if (decode_tokens)
         result.decode_tok_s =
