@@ -33,6 +33,8 @@ class ChatController : public QObject {
 
     // Something was sent and its fate is not known yet.
     bool pending() const { return m_asking != Asking::nothing || m_sendWhenReady; }
+    // An answer is not stored yet: true until its end has been handled here, after the engine's.
+    bool answering() const { return m_answering; }
     bool canSend() const;
     bool canRegenerate() const;
     bool canContinue() const;

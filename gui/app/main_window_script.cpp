@@ -21,7 +21,8 @@ void MainWindow::scriptMeasure(bool on) {
 }
 
 bool MainWindow::scriptPending() const {
-    return m_chat->pending() || m_engine->busy() || m_tray->reading() || m_tray->counting();
+    return m_chat->pending() || m_chat->answering() || m_engine->busy() || m_tray->reading() ||
+           m_tray->counting();
 }
 
 QJsonObject MainWindow::scriptReport() const {
