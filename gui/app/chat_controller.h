@@ -33,8 +33,11 @@ class ChatController : public QObject {
 
     // Something was sent and its fate is not known yet.
     bool pending() const { return m_asking != Asking::nothing || m_sendWhenReady; }
-    // An answer is not stored yet: true until its end has been handled here, after the engine's.
-    bool answering() const { return m_answering; }
+    // The last message is not stored to its end yet: its end is handled after the engine's Idle, and
+    // its row may come later still.
+    bool answering() const {
+        return m_answering || (!m_messages.isEmpty() && m_messages.back().id == 0);
+    }
     bool canSend() const;
     bool canRegenerate() const;
     bool canContinue() const;
