@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The engine's state. engine.cpp opens and re-lays it, answer.cpp serves requests, measure.cpp
-// gives logits and speeds.
+// The engine's state. engine.cpp opens and re-lays it, answer.cpp serves requests, conversation.cpp
+// keeps what was read, measure.cpp gives logits and speeds.
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "engine/gguf/file.h"
+#include "engine/run/conversation.h"
 #include "engine/run/eta.h"
 #include "engine/run/guard.h"
 #include "engine/run/pass.h"
@@ -16,16 +17,6 @@
 #include "granary/engine.h"
 
 namespace granary {
-
-// One conversation: the tokens whose K and V lie in its cells.
-struct Conversation {
-    KvId kv = 0;
-    std::vector<TokenId> tokens;
-    // After these tokens, of delta nets; saved while another conversation runs and at the
-    // beginning of each chunk.
-    std::vector<std::byte> state;
-    uint64_t last_use = 0;
-};
 
 // All that a change of settings lays anew.
 struct Core {
