@@ -77,7 +77,15 @@ class Device {
 
     // Asks the driver for `count` more granules, ids following on. Only at a load point.
     virtual Result<void> create_granules(size_t count) = 0;
-    virtual size_t granules() const = 0;
+    virtual size_t granules() const = 0;  // ids given so far, whether held or not
+
+    // Gives the memory of unmapped granules back to the driver; their ids stay reserved. Content is
+    // lost. On error each granule of the call is either given back or as it was: held() tells.
+    virtual Result<void> release_granules(std::span<const GranuleId> granules) = 0;
+    // Asks the driver for the memory of granules that were given back; a load point, as
+    // create_granules is. On error none of the call is held.
+    virtual Result<void> recreate_granules(std::span<const GranuleId> granules) = 0;
+    virtual bool held(GranuleId granule) const = 0;
 
     // Maps granules[i] at place first + i; the places are unmapped before. The content is
     // whatever the granule held. On error nothing of the call stays mapped.
@@ -85,8 +93,8 @@ class Device {
     // Unmaps places [first, first + count). No stream may still touch them.
     virtual Result<void> unmap(RangeId range, size_t first, size_t count) = 0;
 
-    // Calls that asked the driver for memory (create_granules and page_locked), and the bytes of
-    // device memory that it says it gave (granules only), since creation.
+    // Calls that asked the driver for memory (create_granules, recreate_granules and page_locked)
+    // since creation, and the bytes of device memory that it holds for granules now, as it says.
     virtual uint64_t driver_allocations() const = 0;
     virtual uint64_t driver_bytes() const = 0;
 

@@ -42,19 +42,18 @@ class HostDevice final : public Device {
     size_t places(RangeId range) const override { return memory_.places(range); }
 
     Result<void> create_granules(size_t count) override {
-        if (count == 0) return {};
-        ++driver_allocations_;
-        const uint64_t left = info_.total_bytes - std::min(info_.total_bytes, memory_.bytes());
-        if (info_.face == Face::card && count > left / info_.granule_bytes)
-            return fail(ErrorKind::out_of_memory, "The card has no memory for more granules",
-                        std::to_string(count) + " of " + format_bytes(info_.granule_bytes) +
-                            " were asked for, " + format_bytes(left) + " are left of " +
-                            format_bytes(info_.total_bytes));
-        Result<void> created = memory_.create(count);
-        refresh_free_bytes();
-        return created;
+        return ask_driver(count, [&] { return memory_.create(count); });
     }
     size_t granules() const override { return memory_.granules(); }
+    Result<void> release_granules(std::span<const GranuleId> granules) override {
+        Result<void> released = memory_.release_granules(granules);
+        refresh_free_bytes();
+        return released;
+    }
+    Result<void> recreate_granules(std::span<const GranuleId> granules) override {
+        return ask_driver(granules.size(), [&] { return memory_.recreate(granules); });
+    }
+    bool held(GranuleId granule) const override { return memory_.held(granule); }
 
     Result<void> map(RangeId range, size_t first, std::span<const GranuleId> granules) override {
         return memory_.map(range, first, granules);
@@ -116,6 +115,20 @@ class HostDevice final : public Device {
     }
 
   private:
+    template <class Call>
+    Result<void> ask_driver(size_t count, Call&& call) {
+        if (count == 0) return {};
+        ++driver_allocations_;
+        const uint64_t left = info_.total_bytes - std::min(info_.total_bytes, memory_.bytes());
+        if (info_.face == Face::card && count > left / info_.granule_bytes)
+            return fail(ErrorKind::out_of_memory, "The card has no memory for more granules",
+                        std::to_string(count) + " of " + format_bytes(info_.granule_bytes) +
+                            " were asked for, " + format_bytes(left) + " are left of " +
+                            format_bytes(info_.total_bytes));
+        Result<void> given = call();
+        refresh_free_bytes();
+        return given;
+    }
     void refresh_free_bytes() {
         info_.free_bytes = host::machine_memory().free_bytes;
         if (info_.face == Face::card)

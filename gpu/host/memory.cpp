@@ -35,6 +35,13 @@ tl::unexpected<Error> too_many_mappings(size_t count) {
                 "Choose larger granules");
 }
 
+// Granules from `begin` on that follow one another in the file: the index behind the last.
+size_t run_end(std::span<const GranuleId> granules, size_t begin) {
+    size_t end = begin + 1;
+    while (end < granules.size() && granules[end] == granules[end - 1] + 1) ++end;
+    return end;
+}
+
 }  // namespace
 
 Memory::~Memory() {
@@ -90,7 +97,7 @@ void Memory::release(RangeId range) {
     if (!found) return;
     mappings_ -= borders(*found, 0, found->granules.size() - 1) + 1;
     for (GranuleId granule : found->granules)
-        if (granule != kNone) mapped_[granule] = false;
+        if (granule != kNone) granules_[granule] = Use::free;
     munmap(found->base, found->granules.size() * granule_bytes_);
     *found = {};
 }
@@ -107,26 +114,98 @@ tl::unexpected<Error> Memory::no_memory(size_t count, const std::string& cause) 
         "Close other programs or choose smaller settings");
 }
 
+// The system would rather kill a process than refuse it memory, so ask before taking.
+Result<void> Memory::system_has(size_t count) const {
+    const uint64_t free_bytes = machine_memory().free_bytes;
+    if (count > free_bytes / granule_bytes_)
+        return no_memory(count, format_bytes(free_bytes) + " of main memory are free");
+    return {};
+}
+
+// fallocate takes the pages now: a file that were only made longer would kill the process at the
+// first touch that finds no memory. When it fails, the file is as it was.
+bool Memory::take_pages(size_t first, size_t count) {
+    int result = 0;
+    do {
+        result = fallocate(file_, 0, static_cast<off_t>(first * granule_bytes_),
+                           static_cast<off_t>(count * granule_bytes_));
+    } while (result != 0 && errno == EINTR);
+    return result == 0;
+}
+
+bool Memory::give_pages_back(size_t first, size_t count) {
+    int result = 0;
+    do {
+        result = fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                           static_cast<off_t>(first * granule_bytes_),
+                           static_cast<off_t>(count * granule_bytes_));
+    } while (result != 0 && errno == EINTR);
+    return result == 0;
+}
+
 Result<void> Memory::create(size_t count) {
     if (count == 0) return {};
     if (count > kNone - granules())
         return wrong_call("More granules were asked for than can be numbered",
                           std::to_string(count));
-    // The system would rather kill a process than refuse it memory, so ask before taking.
-    const uint64_t free_bytes = machine_memory().free_bytes;
-    if (count > free_bytes / granule_bytes_)
-        return no_memory(count, format_bytes(free_bytes) + " of main memory are free");
+    if (auto r = system_has(count); !r) return r;
     if (file_ < 0) file_ = memfd_create("granary-device", MFD_CLOEXEC);
     if (file_ < 0) return no_memory(count, system_error("memfd_create"));
-    // fallocate takes the pages now: a file that were only made longer would kill the process at
-    // the first touch that finds no memory. When it fails, the file is as it was.
-    int result = 0;
-    do {
-        result = fallocate(file_, 0, static_cast<off_t>(bytes()),
-                           static_cast<off_t>(count * granule_bytes_));
-    } while (result != 0 && errno == EINTR);
-    if (result != 0) return no_memory(count, system_error("fallocate"));
-    mapped_.resize(granules() + count, false);
+    if (!take_pages(granules(), count)) return no_memory(count, system_error("fallocate"));
+    granules_.resize(granules() + count, Use::free);
+    held_ += count;
+    return {};
+}
+
+bool Memory::change_use(std::span<const GranuleId> granules, Use from, Use to) {
+    for (size_t i = 0; i < granules.size(); ++i) {
+        if (granules[i] < granules_.size() && granules_[granules[i]] == from) {
+            granules_[granules[i]] = to;
+            continue;
+        }
+        for (size_t done = 0; done < i; ++done) granules_[granules[done]] = from;
+        return false;
+    }
+    return true;
+}
+
+Result<void> Memory::release_granules(std::span<const GranuleId> granules) {
+    if (!change_use(granules, Use::free, Use::released))
+        return wrong_call("Granules that are not free were to be given back",
+                          std::to_string(granules.size()));
+    for (size_t begin = 0, end; begin < granules.size(); begin = end) {
+        end = run_end(granules, begin);
+        if (!give_pages_back(granules[begin], end - begin)) {
+            const std::string cause = system_error("fallocate");
+            const std::span<const GranuleId> rest = granules.subspan(begin);
+            (void)change_use(rest, Use::released, Use::free);
+            return fail(ErrorKind::device, "The system does not take memory back",
+                        std::to_string(rest.size()) + " granules, " + cause);
+        }
+        held_ -= end - begin;
+    }
+    return {};
+}
+
+Result<void> Memory::recreate(std::span<const GranuleId> granules) {
+    if (!change_use(granules, Use::released, Use::free))
+        return wrong_call("Granules that were not given back were asked for again",
+                          std::to_string(granules.size()));
+    Result<void> taken = system_has(granules.size());
+    size_t begin = 0;
+    while (taken && begin < granules.size()) {
+        const size_t end = run_end(granules, begin);
+        if (take_pages(granules[begin], end - begin))
+            begin = end;
+        else
+            taken = no_memory(granules.size(), system_error("fallocate"));
+    }
+    if (!taken) {
+        (void)change_use(granules, Use::free, Use::released);
+        for (size_t i = 0; i < begin; ++i) (void)give_pages_back(granules[i], 1);
+        return taken;
+    }
+    held_ += granules.size();
     return {};
 }
 
@@ -179,19 +258,20 @@ Result<void> Memory::map(RangeId range, size_t first, std::span<const GranuleId>
     size_t entered = 0;
     const auto undo = [&] {
         for (size_t i = 0; i < entered; ++i) {
-            mapped_[granules[i]] = false;
+            granules_[granules[i]] = Use::free;
             target.granules[first + i] = kNone;
         }
     };
     for (; entered < granules.size(); ++entered) {
         const GranuleId granule = granules[entered];
-        if (granule >= mapped_.size() || mapped_[granule]) {
+        if (granule >= granules_.size() || granules_[granule] != Use::free) {
             undo();
-            return wrong_call(granule >= mapped_.size() ? "This granule does not exist"
-                                                        : "A granule is mapped already",
+            return wrong_call(granule >= granules_.size() ? "This granule does not exist"
+                              : held(granule)             ? "A granule is mapped already"
+                                                          : "A granule was given back",
                               "granule " + std::to_string(granule));
         }
-        mapped_[granule] = true;
+        granules_[granule] = Use::mapped;
         target.granules[first + entered] = granule;
     }
     const size_t after = mappings_ - borders_before + borders(target, first, last);
@@ -243,7 +323,7 @@ Result<void> Memory::unmap(RangeId range, size_t first, size_t count) {
         std::copy(granules.begin(), granules.end(), begin);
         return hole;
     }
-    for (GranuleId granule : granules) mapped_[granule] = false;
+    for (GranuleId granule : granules) granules_[granule] = Use::free;
     mappings_ = after;
     return {};
 }

@@ -30,12 +30,17 @@ class Memory {
 
     // `count` more granules, their pages taken from the system now: using them later cannot fail.
     Result<void> create(size_t count);
-    size_t granules() const { return mapped_.size(); }
-    uint64_t bytes() const { return mapped_.size() * uint64_t{granule_bytes_}; }
+    size_t granules() const { return granules_.size(); }
+    uint64_t bytes() const { return held_ * uint64_t{granule_bytes_}; }
     uint64_t system_bytes() const;  // the same, as the system counts it
 
     // As in Device. Errors: internal for places or granules that do not exist, are taken or are
-    // free when they should not be; device when the system refuses.
+    // free when they should not be; out_of_memory or device when the system refuses.
+    Result<void> release_granules(std::span<const GranuleId> granules);
+    Result<void> recreate(std::span<const GranuleId> granules);
+    bool held(GranuleId granule) const {
+        return granule < granules_.size() && granules_[granule] != Use::released;
+    }
     Result<void> map(RangeId range, size_t first, std::span<const GranuleId> granules);
     Result<void> unmap(RangeId range, size_t first, size_t count);
 
@@ -50,6 +55,7 @@ class Memory {
         std::byte* base = nullptr;        // null: released
         std::vector<GranuleId> granules;  // [places], kNone: unmapped
     };
+    enum class Use : uint8_t { released, free, mapped };
 
     Range* find(RangeId range);
     const Range* find(RangeId range) const;
@@ -58,13 +64,21 @@ class Memory {
     size_t borders(const Range& range, size_t first, size_t last) const;
     bool joined(const Range& range, size_t place) const;  // with the place before it
     Result<void> make_hole(const Range& range, size_t first, size_t count);
+    // All of `granules` from one use to another. False, and nothing changed: one is in another use,
+    // does not exist, or is named twice.
+    bool change_use(std::span<const GranuleId> granules, Use from, Use to);
+    // Takes pages for `count` granules of the file, or gives theirs back.
+    bool take_pages(size_t first, size_t count);
+    bool give_pages_back(size_t first, size_t count);
 
+    Result<void> system_has(size_t count) const;
     tl::unexpected<Error> no_memory(size_t count, const std::string& cause) const;
 
     size_t granule_bytes_;
     int file_ = -1;
     std::vector<Range> ranges_;
-    std::vector<bool> mapped_;  // [granules]
+    std::vector<Use> granules_;
+    size_t held_ = 0;  // of them, not released
     size_t mappings_ = 0;
 };
 

@@ -46,6 +46,15 @@ class FaultyDevice final : public gpu::Device {
         return device_->create_granules(count);
     }
     size_t granules() const override { return device_->granules(); }
+    Result<void> release_granules(std::span<const gpu::GranuleId> granules) override {
+        if (auto r = call("release granules"); !r) return r;
+        return device_->release_granules(granules);
+    }
+    Result<void> recreate_granules(std::span<const gpu::GranuleId> granules) override {
+        if (auto r = call("recreate"); !r) return r;
+        return device_->recreate_granules(granules);
+    }
+    bool held(gpu::GranuleId granule) const override { return device_->held(granule); }
     Result<void> map(gpu::RangeId range, size_t first,
                      std::span<const gpu::GranuleId> granules) override {
         if (auto r = call("map"); !r) return r;

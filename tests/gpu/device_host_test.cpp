@@ -100,6 +100,24 @@ TEST(HostDevice, CountsWhatItAsksTheDriverFor) {
     }
     EXPECT_EQ(device->driver_allocations(), asked);
     EXPECT_EQ(device->driver_bytes(), 1u << 20);
+
+    // Giving back asks for nothing; taking again does.
+    ASSERT_TRUE(device->release_granules(granules));
+    EXPECT_EQ(device->driver_allocations(), asked);
+    EXPECT_EQ(device->driver_bytes(), 12u * (64 << 10));
+    EXPECT_EQ(device->info().free_bytes, 4u * (64 << 10));
+    EXPECT_FALSE(device->held(15));
+    ASSERT_TRUE(device->create_granules(1));  // a new one takes the room of one that went
+    const auto again = device->recreate_granules(granules);
+    ASSERT_FALSE(again);
+    EXPECT_EQ(again.error().kind, ErrorKind::out_of_memory);
+    EXPECT_FALSE(device->held(15));
+    ASSERT_TRUE(device->recreate_granules(std::span(granules).first(3)));
+    EXPECT_TRUE(device->held(15));
+    EXPECT_FALSE(device->held(0));
+    EXPECT_EQ(device->driver_allocations(), asked + 3);
+    EXPECT_EQ(device->driver_bytes(), 1u << 20);
+    EXPECT_EQ(device->granules(), 17u);
 }
 
 TEST(HostDevice, RefusesBuffersLargerThanTheMachine) {

@@ -124,6 +124,53 @@ TEST(HostMemory, AnswersWrongCallsWithErrorsAndChangesNothing) {
     EXPECT_TRUE(memory.unmap(range, 4, 0));
 }
 
+TEST(HostMemory, GivesGranulesBackAndTakesThemAgain) {
+    Memory memory(kGranule);
+    const RangeId range = memory.reserve(8).value();
+    ASSERT_TRUE(memory.create(8));
+    ASSERT_TRUE(memory.map(range, 0, ids(0, 8)));
+    for (size_t place = 0; place < 8; ++place)
+        write_place(memory.base(range), place, kGranule, 100 + place);
+    ASSERT_TRUE(memory.unmap(range, 2, 4));
+    const std::vector<GranuleId> given{4, 2, 3};
+    ASSERT_TRUE(memory.release_granules(given));
+    EXPECT_EQ(memory.granules(), 8u);
+    EXPECT_EQ(memory.bytes(), 5 * kGranule);
+    EXPECT_EQ(memory.system_bytes(), 5 * kGranule);
+    for (GranuleId granule = 0; granule < 9; ++granule)
+        EXPECT_EQ(memory.held(granule), granule < 8 && (granule < 2 || granule > 4)) << granule;
+
+    const auto refused = [&](const Result<void>& result) {
+        return !result && result.error().kind == ErrorKind::internal &&
+               memory.system_bytes() == 5 * kGranule && memory.bytes() == 5 * kGranule;
+    };
+    EXPECT_TRUE(refused(memory.map(range, 2, ids(2, 1))));
+    EXPECT_TRUE(refused(memory.release_granules(ids(2, 1))));
+    EXPECT_TRUE(refused(memory.release_granules(ids(0, 1))));  // mapped
+    EXPECT_TRUE(refused(memory.release_granules(std::vector<GranuleId>{5, 5})));
+    EXPECT_TRUE(refused(memory.release_granules(std::vector<GranuleId>{5, 8})));
+    EXPECT_TRUE(refused(memory.recreate(ids(2, 4))));  // 5 is held
+    EXPECT_TRUE(refused(memory.recreate(std::vector<GranuleId>{2, 2})));
+    EXPECT_TRUE(refused(memory.recreate(ids(8, 1))));
+    ASSERT_TRUE(memory.release_granules({}));
+    ASSERT_TRUE(memory.recreate({}));
+
+    // New ids go behind those that were given back.
+    ASSERT_TRUE(memory.create(1));
+    ASSERT_TRUE(memory.map(range, 5, ids(8, 1)));
+    ASSERT_TRUE(memory.recreate(given));
+    EXPECT_EQ(memory.system_bytes(), 9 * kGranule);
+    EXPECT_EQ(memory.bytes(), 9 * kGranule);
+    ASSERT_TRUE(memory.map(range, 2, ids(2, 3)));
+    for (size_t place = 2; place < 5; ++place) {  // empty and usable
+        EXPECT_EQ(read_place(memory.base(range), place, kGranule), 0u);
+        write_place(memory.base(range), place, kGranule, place);
+    }
+    EXPECT_EQ(read_place(memory.base(range), 1, kGranule), 101u);
+    EXPECT_EQ(read_place(memory.base(range), 6, kGranule), 106u);
+    EXPECT_EQ(memory.system_bytes(), 9 * kGranule);
+}
+
 TEST(HostMemory, RefusesWhatTheSystemCannotGive) {
     Memory memory(2 << 20);
     ASSERT_TRUE(memory.create(1));
