@@ -149,6 +149,20 @@ Result<void> set_prefill_stream_min(Settings& settings, std::string_view value) 
     return {};
 }
 
+Result<void> set_kv(Settings& settings, std::string_view value) {
+    constexpr gpu::KvFormat formats[] = {gpu::KvFormat::f16};
+    if (value == "auto") {
+        settings.kv.reset();
+        return {};
+    }
+    for (const gpu::KvFormat format : formats) {
+        if (value != gpu::kv_format_name(format)) continue;
+        settings.kv = format;
+        return {};
+    }
+    return bad_value("kv", value, "auto or f16");
+}
+
 Result<void> set_vram_budget(Settings& settings, std::string_view value) {
     return set_bytes(settings.vram_budget, "vram-budget", value,
                      "0 or a size such as 40MiB or 14.5GiB");
@@ -227,8 +241,8 @@ struct Setting {
     std::string (*get)(const Settings&);
 };
 
-const std::array<Setting, 9>& table() {
-    static const std::array<Setting, 9> settings{{
+const std::array<Setting, 10>& table() {
+    static const std::array<Setting, 10> settings{{
         {{"max-context",
           "Longest conversation in tokens, question and answer together (auto: what the model was "
           "trained for, at most 32768)."},
@@ -244,6 +258,9 @@ const std::array<Setting, 9>& table() {
           "those that are asked for."},
          set_prefill_stream_min,
          [](const Settings& s) { return count_text(s.prefill_stream_min); }},
+        {{"kv", "Format in which the keys and values of a conversation are kept."},
+         set_kv,
+         [](const Settings& s) { return std::string(s.kv ? gpu::kv_format_name(*s.kv) : "auto"); }},
         {{"vram-budget",
           "Device memory that this program may hold (0: no card, everything stays in main "
           "memory)."},

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 
+#include "gpu/kv_format.h"
 #include "gpu/weight_type.h"
 
 namespace granary::gpu {
@@ -36,20 +37,7 @@ struct Activations {
     uint32_t cols = 0;
 };
 
-enum class KvFormat : uint8_t { f16, f32 };  // f32 is a test format
-
-// The K/V cells of one layer of one conversation. The range is step-major: cell c lies in step
-// c / kStepCells at base + step * step_bytes + {k,v}_offset + (c % kStepCells) * row_bytes.
-inline constexpr uint32_t kStepCells = 1024;
 inline constexpr uint32_t kDecodeCut = 512;  // cells that decode attention sums in one go
-struct KvView {
-    std::byte* base = nullptr;
-    size_t step_bytes = 0;  // all layers of one step
-    size_t k_offset = 0;    // of this layer's K in a step
-    size_t v_offset = 0;
-    size_t row_bytes = 0;  // of one cell's K (and V): [kv_heads, head_dim] in format
-    KvFormat format = KvFormat::f16;
-};
 
 struct AttentionShape {
     uint32_t heads = 0, kv_heads = 0, head_dim = 0;

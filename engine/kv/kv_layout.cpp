@@ -5,12 +5,14 @@ namespace granary {
 
 KvLayout kv_layout(const ModelFacts& model, gpu::KvFormat format) {
     KvLayout layout;
-    layout.format = format;
-    layout.row_bytes = uint64_t{model.attention.kv_heads} * model.attention.head_dim *
-                       (format == gpu::KvFormat::f16 ? 2 : 4);
-    layout.part_bytes = layout.row_bytes * gpu::kStepCells;
-    layout.step_bytes = layout.part_bytes * 2 * (model.layers - model.delta_layers);
+    layout.parts = gpu::kv_parts(format, model.attention.kv_heads, model.attention.head_dim);
+    layout.step_bytes = layout.parts.bytes * (model.layers - model.delta_layers);
     return layout;
+}
+
+gpu::KvFormat kv_format_of(const ModelFacts&, const DeviceFacts& device, const Settings& settings,
+                           uint32_t) {
+    return settings.kv.value_or(device.auto_kv.value_or(gpu::KvFormat::f16));
 }
 
 }  // namespace granary

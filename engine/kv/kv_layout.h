@@ -9,19 +9,26 @@
 
 namespace granary {
 
-// One K/V step of kStepCells cells: attention layer by attention layer K then V.
+// One K/V step of kStepCells cells: attention layer by attention layer.
 struct KvLayout {
-    uint64_t row_bytes = 0;   // of one cell's K, and of its V
-    uint64_t part_bytes = 0;  // of one layer's K (or V) in a step
+    gpu::KvParts parts;  // of one layer
     uint64_t step_bytes = 0;
-    gpu::KvFormat format = gpu::KvFormat::f16;
 
+    // `layer` counts the layers with attention.
     gpu::KvView view(std::byte* base, uint32_t layer) const {
-        return {base,      step_bytes, 2 * layer * part_bytes, (2 * layer + 1) * part_bytes,
-                row_bytes, format};
+        return {base + layer * parts.bytes, step_bytes, parts.k, parts.v};
     }
 };
 KvLayout kv_layout(const ModelFacts& model, gpu::KvFormat format);
+
+// The format that the setting `kv` stands for, and the bytes of a step in it. max_context is the
+// resolved one.
+gpu::KvFormat kv_format_of(const ModelFacts& model, const DeviceFacts& device,
+                           const Settings& settings, uint32_t max_context);
+inline uint64_t kv_step_bytes(const ModelFacts& model, const DeviceFacts& device,
+                              const Settings& settings, uint32_t max_context) {
+    return kv_layout(model, kv_format_of(model, device, settings, max_context)).step_bytes;
+}
 
 inline uint64_t steps_of(uint64_t cells) {
     return (cells + gpu::kStepCells - 1) / gpu::kStepCells;

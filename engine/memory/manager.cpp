@@ -24,7 +24,7 @@ MemoryManager::MemoryManager(gpu::Device& device, const Model& model, const Plan
       facts_(facts),
       telemetry_(telemetry),
       log_(std::move(log)),
-      kv_layout_(kv_layout(model.facts, facts.kv_format)),
+      kv_layout_(kv_layout(model.facts, plan.kv_format)),
       granule_bytes_(plan.granule_bytes),
       last_frame_(std::chrono::steady_clock::now() - kFrameInterval) {}
 

@@ -81,7 +81,7 @@ Least least_of(const ModelFacts& model, const DeviceFacts& device, const Setting
                uint32_t max_context) {
     const bool card = device.face == gpu::Face::card;
     const auto granules_of = [&](uint64_t bytes) { return divide_up(bytes, device.granule_bytes); };
-    const uint64_t step_bytes = kv_layout(model, device.kv_format).step_bytes;
+    const uint64_t step_bytes = kv_step_bytes(model, device, settings, max_context);
     Least least;
     least.fixed = card ? granules_of(model.fixed_bytes) : 0;
     least.workspace = granules_of(workspace_layout(model, device, max_context).bytes);
@@ -128,7 +128,7 @@ Error refusal(const ModelFacts& model, const DeviceFacts& device, const DeviceFa
         }
     }
     // A context short enough for this budget, if there is one.
-    const uint64_t step_bytes = kv_layout(model, device.kv_format).step_bytes;
+    const uint64_t step_bytes = kv_step_bytes(model, device, settings, max_context);
     const uint64_t without_kv = least.total() - least.kv_at_max;
     const uint64_t steps =
         step_bytes > 0 && without_kv < limit ? (limit - without_kv) * granule / step_bytes : 0;
@@ -159,6 +159,7 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     plan.granule_bytes = granule;
     plan.max_context = settings.max_context ? settings.max_context
                                             : std::min(model.trained_context, kDefaultContext);
+    plan.kv_format = kv_format_of(model, device, settings, plan.max_context);
     const auto loan_of = [&](uint32_t chunk) {
         return granules_of(loan_layout(model, device, chunk).bytes);
     };

@@ -27,7 +27,7 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
         if (model.delta_layers) facts.code_bytes_delta = kernels.code_bytes(model.delta.width());
         if (model.shared_ffn) facts.code_bytes_shared = kernels.code_bytes(model.shared_ffn);
     }
-    facts.kv_format = arithmetic == gpu::Arithmetic::f32 ? gpu::KvFormat::f32 : gpu::KvFormat::f16;
+    if (arithmetic == gpu::Arithmetic::f32) facts.auto_kv = gpu::KvFormat::f32;
     const uint64_t one = kernels.scratch_bytes(model.attention, gpu::kDecodeCut);
     const uint64_t two = kernels.scratch_bytes(model.attention, 2 * gpu::kDecodeCut);
     facts.scratch_per_cut = two - one;

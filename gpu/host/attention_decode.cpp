@@ -189,7 +189,7 @@ void attend_split(const DecodeBlock& block, const KvView& kv, uint32_t kv_head, 
     const uint32_t width = padded_dim(dim);
     for (uint32_t at = 0; at < count; at += kTileCells) {
         const uint32_t cells = std::min(kTileCells, count - at);
-        load_cells(kv, kv.k_offset, kv_head, dim, first + at, cells, cells, block.cells);
+        load_cells(kv, kv.k, kv_head, dim, first + at, cells, cells, block.cells);
         HWY_DYNAMIC_DISPATCH(score)(block, heads, width, cells, block.scores + at);
     }
     for (uint32_t h = 0; h < heads; ++h) {
@@ -200,7 +200,7 @@ void attend_split(const DecodeBlock& block, const KvView& kv, uint32_t kv_head, 
     }
     for (uint32_t at = 0; at < count; at += kTileCells) {
         const uint32_t cells = std::min(kTileCells, count - at);
-        load_cells(kv, kv.v_offset, kv_head, dim, first + at, cells, cells, block.cells);
+        load_cells(kv, kv.v, kv_head, dim, first + at, cells, cells, block.cells);
         HWY_DYNAMIC_DISPATCH(add_cells)
         (block, heads, width, cells, block.scores + at, partial, partial_stride);
     }

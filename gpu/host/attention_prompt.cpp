@@ -187,8 +187,8 @@ void HostKernels::attention_prompt(const AttentionShape& shape, const float* q, 
             for (uint32_t first = 0; first < end; first += kTileCells) {
                 const uint32_t cells = std::min(kTileCells, end - first);
                 const uint32_t rounded = (cells + 3) / 4 * 4;
-                load_cells(kv, kv.k_offset, kv_head, dim, first, cells, rounded, b.keys);
-                load_cells(kv, kv.v_offset, kv_head, dim, first, cells, rounded, b.values);
+                load_cells(kv, kv.k, kv_head, dim, first, cells, rounded, b.keys);
+                load_cells(kv, kv.v, kv_head, dim, first, cells, rounded, b.values);
                 HWY_DYNAMIC_DISPATCH(attend)(b, rows, first, cells);
             }
             for (uint32_t r = 0; r < rows; ++r) {

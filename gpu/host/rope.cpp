@@ -87,10 +87,11 @@ void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
         float* cosine = angle + padded;
         float* sine = cosine + padded;
         float* head = sine + padded;
-        const auto store = [&](const float* values, uint32_t cell, size_t part, uint32_t number) {
+        const auto store = [&](const float* values, uint32_t cell, const KvPart& part,
+                               uint32_t number) {
             std::byte* to =
-                cell_row(kv, part, cell) + size_t{number} * shape.head_dim * value_bytes(kv);
-            if (kv.format == KvFormat::f16)
+                code_row(kv, part, cell) + number * kv_code_bytes(part.codes, shape.head_dim);
+            if (part.codes == KvCodes::f16)
                 to_half(values, shape.head_dim, reinterpret_cast<uint16_t*>(to));
             else
                 std::memcpy(to, values, shape.head_dim * sizeof(float));
@@ -115,8 +116,8 @@ void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
                 else
                     std::copy_n(k + at, shape.head_dim, head);
                 HWY_DYNAMIC_DISPATCH(rotate)(head, pairs, cosine, sine);
-                store(head, cell, kv.k_offset, h);
-                store(v + at, cell, kv.v_offset, h);
+                store(head, cell, kv.k, h);
+                store(v + at, cell, kv.v, h);
             }
         }
     };

@@ -92,7 +92,7 @@ TEST(Settings, UnknownNamesAreAnsweredWithTheKnownOnes) {
 }
 
 TEST(Settings, EveryEntryHasHelpAndADefaultThatItTakesBack) {
-    ASSERT_EQ(Settings::entries().size(), 9u);
+    ASSERT_EQ(Settings::entries().size(), 10u);
     for (const Settings::Entry& entry : Settings::entries()) {
         Settings settings;
         const std::string text = settings.get(entry.name);
@@ -111,6 +111,7 @@ TEST(Settings, WhatGetSaysSetTakesBackExactly) {
     settings.vram_budget = 41'943'041;
     settings.vram_reserve = uint64_t{3} << 40;
     settings.cache_floor = {CacheFloor::Kind::percent, 0, 33.333333333333336};
+    settings.kv = gpu::KvFormat::f16;
     settings.threads = 2;
     settings.granule = 65'536;
     Settings copy;

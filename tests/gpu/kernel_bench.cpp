@@ -134,9 +134,8 @@ struct Model {
                     {last[-2]->data.data(), last[-1]->data.data(), last[0]->data.data()});
             }
             KvView& kv = layer.kv;
-            kv.row_bytes = kKvHeads * kDim * 2;
-            kv.v_offset = kv.row_bytes * kStepCells;
-            kv.step_bytes = 2 * kv.v_offset;
+            const KvParts parts = kv_parts(KvFormat::f16, kKvHeads, kDim);
+            kv = {nullptr, parts.bytes, parts.k, parts.v};
             layer.cells.resize((cells + kStepCells) / kStepCells * kv.step_bytes + kv.step_bytes);
             kv.base = layer.cells.data();
         }
@@ -256,8 +255,9 @@ void run(Bench& bench) {
         kernels.quantise(in.view);
         std::vector<float> out(65536);
         const Matmul job{{data.data(), type, 65536, 2048}, out.data(), false};
-        bench.row(name, 2.0 * 65536 * 2048, static_cast<double>(data.size()),
-                  [&] { kernels.matmul({&job, 1}, in.view); });
+        bench.row(name, 2.0 * 65536 * 2048, static_cast<double>(data.size()), [&] {
+            kernels.matmul({&job, 1}, in.view);
+        });
     }
     {
         Buffers b(kernels, 512);
@@ -305,7 +305,7 @@ void run(Bench& bench) {
         for (const uint32_t cells : {64u, 512u, 4096u, 40960u}) {
             Activations out = b.attended.view;
             const double pairs = static_cast<double>(cells) * kHeads * kDim;
-            const double bytes = 2.0 * cells * layer.kv.row_bytes;
+            const double bytes = 2.0 * cells * layer.kv.k.code_row;
             out.rows = 1;
             bench.row("attention_decode at " + std::to_string(cells), 4 * pairs, bytes, [&] {
                 kernels.attention_decode(model.attention, b.q.data(), cells - 1, layer.kv, out);

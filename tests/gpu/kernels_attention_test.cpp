@@ -17,22 +17,17 @@ struct Cells {
     KvView view;
     AttentionShape shape;
     Cells(const AttentionShape& attention, KvFormat format, uint32_t count) : shape(attention) {
-        const size_t row =
-            size_t{shape.kv_heads} * shape.head_dim * (format == KvFormat::f16 ? 2 : 4);
-        view.row_bytes = row;
-        view.step_bytes = 4 * row * kStepCells;
-        view.k_offset = 2 * row * kStepCells;
-        view.v_offset = 3 * row * kStepCells;
-        view.format = format;
+        const KvParts parts = kv_parts(format, shape.kv_heads, shape.head_dim);
+        view = {nullptr, 2 * parts.bytes, parts.k, parts.v};
         memory.assign((count + kStepCells - 1) / kStepCells * view.step_bytes, std::byte{0xff});
-        view.base = memory.data();
+        view.base = memory.data() + parts.bytes;
     }
-    float get(size_t part, uint32_t cell, uint32_t head, uint32_t j) const {
-        const std::byte* row = memory.data() + cell / kStepCells * view.step_bytes + part +
-                               cell % kStepCells * view.row_bytes;
+    float get(const KvPart& part, uint32_t cell, uint32_t head, uint32_t j) const {
+        const std::byte* row = view.base + cell / kStepCells * view.step_bytes + part.code_offset +
+                               cell % kStepCells * part.code_row;
         const size_t index = size_t{head} * shape.head_dim + j;
-        return view.format == KvFormat::f16 ? host::load_half(row + 2 * index)
-                                            : host::load<float>(row + 4 * index);
+        return part.codes == KvCodes::f16 ? host::load_half(row + 2 * index)
+                                          : host::load<float>(row + 4 * index);
     }
 };
 
@@ -134,14 +129,14 @@ std::vector<double> exact_attention(const Tokens& tokens, const Cells& cells,
         for (uint32_t c = 0; c <= token; ++c) {
             for (uint32_t j = 0; j < shape.head_dim; ++j)
                 weight[c] += static_cast<double>(query[j]) *
-                             cells.get(cells.view.k_offset, c, kv_head, j) * shape.scale;
+                             cells.get(cells.view.k, c, kv_head, j) * shape.scale;
             largest = std::max(largest, weight[c]);
         }
         for (double& w : weight) sum += w = std::exp(w - largest);
         for (uint32_t c = 0; c <= token; ++c)
             for (uint32_t j = 0; j < shape.head_dim; ++j)
                 out[size_t{h} * shape.head_dim + j] +=
-                    weight[c] / sum * cells.get(cells.view.v_offset, c, kv_head, j);
+                    weight[c] / sum * cells.get(cells.view.v, c, kv_head, j);
     }
     return out;
 }
@@ -177,8 +172,8 @@ TEST_P(Attention, StoresTurnedKeys) {
                 const size_t at = (size_t{i} * c.kv_heads + h) * c.dim;
                 std::vector<float> k(c.dim), v(c.dim);
                 for (uint32_t j = 0; j < c.dim; ++j) {
-                    k[j] = cells.get(view.k_offset, first - base + i, h, j);
-                    v[j] = cells.get(view.v_offset, first - base + i, h, j);
+                    k[j] = cells.get(view.k, first - base + i, h, j);
+                    v[j] = cells.get(view.v, first - base + i, h, j);
                 }
                 EXPECT_LT(
                     distance(k, normed_and_turned(shape, &tokens.k[at], tokens.k_norm, first + i)),

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,8 @@ struct DeviceFacts {
     // On the host the base is one part for each of `threads`; 0: it does not depend on them.
     uint64_t scratch_base = 0, scratch_per_cut = 0;
     uint32_t threads = 0, threads_unless_told = 0;
-    gpu::KvFormat kv_format = gpu::KvFormat::f16;
+    // What `kv` auto stands for, where that is no choice: f32 in f32 arithmetic.
+    std::optional<gpu::KvFormat> auto_kv;
 };
 
 struct Plan {
@@ -54,6 +56,7 @@ struct Plan {
     uint32_t max_context = 0;     // as resolved
     uint32_t chunk = 0;           // tokens of a prompt chunk
     uint32_t stream_min = 0;      // chunk from which all experts stream; UINT32_MAX: never
+    gpu::KvFormat kv_format = gpu::KvFormat::f16;
     uint64_t granule_bytes = 0;
     uint64_t budget_bytes = 0;    // whole granules
     // Granules. fixed + workspace + state + expert_range = budget_bytes / granule_bytes: K/V and

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpu/error.h"
+#include "gpu/kv_format.h"
 
 namespace granary {
 
@@ -34,6 +35,7 @@ struct Settings {
     uint32_t max_context = 0;     // max-context: tokens; 0: min(trained length, 32,768)
     AutoCount prefill;            // prefill: chunk, 64..16,384
     AutoCount prefill_stream_min; // prefill-stream-min: 1..16,384, auto or never
+    std::optional<gpu::KvFormat> kv;  // kv: format of K/V cells; none: chosen by rule
     uint64_t vram_budget = 0;     // vram-budget: bytes; 0: no card, the unified face
     uint64_t vram_reserve = 0;    // vram-reserve: bytes left to everybody else
     CacheFloor cache_floor;       // cache-floor
