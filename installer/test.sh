@@ -38,7 +38,8 @@ LC_ALL=C awk '
     taking { sub(/^ +/, ""); reason = reason (reason == "" ? "" : " ") $0 }
     /^SKIP   : / { sub(/^SKIP   : /, ""); print "  " $0 }
 ' build/Testing/Temporary/LastTest.log
-say "  device code for NVIDIA and AMD cards: this version has none, so no compiler for it is used"
+say "" "Device code:"
+sed -n 's/^-- \(.*device code.*\)/  \1/p' build/configure.log
 say ""
 cat "$summary"
 exit "$status"
