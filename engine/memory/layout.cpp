@@ -2,6 +2,7 @@
 #include "engine/memory/layout.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace granary {
 namespace {
@@ -86,6 +87,13 @@ LoanLayout loan_layout(const ModelFacts& model, const DeviceFacts& device, uint3
         layout.bytes += kRingBuffers * layout.ring_stride;
     }
     return layout;
+}
+
+uint32_t smaller_chunk(uint32_t chunk) {
+    if (chunk <= kSmallestChunk) return 0;
+    const uint32_t below = chunk - 1;
+    const uint32_t unit = std::max(kSmallestChunk, std::bit_floor(below) / 8);
+    return below / unit * unit;
 }
 
 WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& device,

@@ -56,7 +56,8 @@ struct PassLayout {
 PassLayout pass_layout(const ModelFacts& model, const DeviceFacts& device, uint32_t rows);
 
 // The loan, laid from the end of the expert range downward: the ring first (fixed size), then
-// the chunk's own buffers. Offsets are from the loan's first byte.
+// the chunk's own buffers, so that a smaller chunk leaves the ring where it is. Offsets are from
+// the loan's first byte, which lies `bytes` before the end of the range.
 struct LoanLayout {
     PassLayout pass;       // at offset 0
     uint64_t entries = 0;  // gpu::ExpertEntry [experts] of the layer at hand; card face only
@@ -65,6 +66,10 @@ struct LoanLayout {
     uint64_t bytes = 0;
 };
 LoanLayout loan_layout(const ModelFacts& model, const DeviceFacts& device, uint32_t chunk);
+
+// The chunks that a loan shrinks through: multiples of 64 up to 1,024, then eight to each doubling
+// (1,152 .. 2,048, 2,304 ..). The largest below `chunk`; 0 below the smallest.
+uint32_t smaller_chunk(uint32_t chunk);
 
 // What is always there: decode's own pass buffers, logits, kernel scratch, expert tables.
 struct WorkspaceLayout {

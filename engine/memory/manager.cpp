@@ -67,8 +67,9 @@ Result<std::unique_ptr<MemoryManager>> MemoryManager::create(gpu::Device& device
     const WorkspaceLayout layout = workspace_layout(model.facts, facts, plan.max_context);
     m.experts_ = std::make_unique<ExpertCache>(
         model, device, plan.rows_at_start, device.base(m.range_.id), m.workspace() + layout.tables);
+    m.capacity_ = total;
     m.end_ = plan.expert_range;
-    m.low_ = m.top_ = m.end_ - plan.loan;
+    m.low_ = m.top_ = m.resting_top();
     m.update_spans();
 
     // Fixed weights: on a card they are copied and their pointers move.
@@ -174,49 +175,150 @@ void MemoryManager::quarantine(std::span<const gpu::GranuleId> granules, const E
                  " out of use until the model is loaded again: " + cause.message());
 }
 
-uint32_t MemoryManager::map_back(std::span<const gpu::GranuleId> granules) {
-    const uint32_t before = low_;
+uint32_t MemoryManager::give_below_top(std::span<const gpu::GranuleId> granules) {
+    const auto count = static_cast<uint32_t>(granules.size());
+    if (map(range_, top_ - count, granules)) {
+        top_ -= count;
+        return count;
+    }
+    // One by one, so that a granule that cannot be mapped costs no other.
+    const uint32_t before = top_;
+    for (size_t i = count; i-- > 0;) {
+        if (auto r = map(range_, top_ - 1, granules.subspan(i, 1)); r)
+            --top_;
+        else
+            quarantine(granules.subspan(i, 1), r.error());
+    }
+    return before - top_;
+}
+
+uint32_t MemoryManager::give_above_low(std::span<const gpu::GranuleId> granules) {
+    const auto count = static_cast<uint32_t>(granules.size());
     if (map(range_, low_, granules)) {
-        low_ += static_cast<uint32_t>(granules.size());
-    } else {
-        // One by one, so that a granule that cannot be mapped costs no other.
-        for (const gpu::GranuleId& granule : granules) {
-            if (auto r = map(range_, low_, {&granule, 1}); r)
-                ++low_;
-            else
-                quarantine({&granule, 1}, r.error());
+        low_ += count;
+        return count;
+    }
+    const uint32_t before = low_;
+    for (size_t i = 0; i < count; ++i) {
+        if (auto r = map(range_, low_, granules.subspan(i, 1)); r)
+            ++low_;
+        else
+            quarantine(granules.subspan(i, 1), r.error());
+    }
+    return low_ - before;
+}
+
+uint32_t MemoryManager::give(std::vector<gpu::GranuleId> granules, uint32_t lowest_top) {
+    // Neighbours by number are one piece to the device: in order they make the fewest.
+    std::sort(granules.begin(), granules.end());
+    const std::span<const gpu::GranuleId> all(granules);
+    const size_t above = std::min<size_t>(all.size(), top_ - std::min(top_, lowest_top));
+    uint32_t back = give_below_top(all.last(above));
+    back += give_above_low(all.first(all.size() - above));
+    update_spans();
+    return back;
+}
+
+Result<std::vector<gpu::GranuleId>> MemoryManager::take(uint32_t count, Growth& growth) {
+    const uint32_t old_low = low_, old_top = top_;
+    const uint32_t below = std::min(count, low_ - std::min(low_, plan_.floor));
+    for (uint32_t place = low_ - below; place < low_; ++place)
+        ++(expert_owner(place) == Owner::experts ? growth.from_experts : growth.from_spare);
+    growth.granules = count;
+    growth.from_loan = count - below;
+    // Publish the removal first: no table names a slot between the new marks any more.
+    low_ -= below;
+    top_ += count - below;
+    growth.experts_lost = update_spans();
+    const auto keep = [&](const Error& cause) {
+        low_ = old_low;
+        top_ = old_top;
+        update_spans();
+        publish(true);
+        return tl::unexpected(cause);
+    };
+    if (auto r = quiesce(); !r) return keep(r.error());
+    std::vector<gpu::GranuleId> taken(range_.granules.begin() + low_,
+                                      range_.granules.begin() + old_low);
+    taken.insert(taken.end(), range_.granules.begin() + old_top, range_.granules.begin() + top_);
+    if (auto r = unmap(range_, low_, below); !r) return keep(r.error());
+    if (auto r = unmap(range_, old_top, count - below); !r) {
+        top_ = old_top;
+        taken.resize(below);
+        give(std::move(taken), old_top);
+        publish(true);
+        return tl::unexpected(r.error());
+    }
+    return taken;
+}
+
+Result<void> MemoryManager::slide(uint32_t count) {
+    while (count > 0) {
+        const uint32_t gap = top_ - low_;
+        if (gap == 0) {  // the marks meet: nothing is mapped or unmapped
+            low_ -= count;
+            top_ -= count;
+            break;
         }
+        const uint32_t part = std::min(count, gap);
+        const uint32_t old_low = low_, old_top = top_;
+        low_ -= part;
+        update_spans();
+        const std::vector<gpu::GranuleId> moved(range_.granules.begin() + low_,
+                                                range_.granules.begin() + old_low);
+        auto done = quiesce();
+        if (done) done = unmap(range_, low_, part);
+        if (!done) {
+            low_ = old_low;
+            update_spans();
+            return done;
+        }
+        if (give(moved, old_top - part) < part)
+            return fail(ErrorKind::device, "granules could not be mapped again",
+                        plural(part, "granule") + " moved", "Try again");
+        count -= part;
     }
     update_spans();
-    return low_ - before;
+    return {};
 }
 
 void MemoryManager::drop_kv(KvId id) {
     const auto found = kv_.find(id);
     if (found == kv_.end()) return;
+    trim_kv(id, 0);
     const Mapped range = std::move(found->second);
     kv_.erase(found);
-    const size_t count = mapped_places(range);
-    std::vector<gpu::GranuleId> granules(range.granules.begin(),
-                                         range.granules.begin() + static_cast<ptrdiff_t>(count));
-    // Neighbours by number are one piece to the device: in order they make the fewest.
-    std::sort(granules.begin(), granules.end());
-    auto freed = quiesce();
-    if (freed && count > 0) freed = device_.unmap(range.id, 0, count);
-    if (freed) {
+    const size_t left = mapped_places(range);
+    if (left == 0) {
         device_.release(range.id);
-        // Back to experts from the low mark upwards: the reverse of how they were taken.
-        const uint32_t back = map_back(granules);
-        if (back > 0) event(MemoryEvent::Kind::kv_trimmed, 0, back, 0);
-        if (back > 0 && log_)
-            log_(LogLevel::info, "K/V trimmed: " + plural(back, "granule") +
-                                     " back to experts; slots " +
-                                     std::to_string(experts_->usable_slots()));
     } else {
         // Still mapped where nobody will look for them.
-        quarantine(granules, freed.error());
+        quarantine({range.granules.data(), left},
+                   {ErrorKind::device, "the device did not give them back", {}, {}});
     }
     publish(true);
+}
+
+uint32_t MemoryManager::trim_kv(KvId id, uint64_t cells) {
+    Mapped& range = kv_.at(id);
+    const size_t mapped = mapped_places(range);
+    const size_t keep = divide_up(steps_of(cells) * kv_layout_.step_bytes, granule_bytes_);
+    if (keep >= mapped) return 0;
+    std::vector<gpu::GranuleId> granules(range.granules.begin() + static_cast<ptrdiff_t>(keep),
+                                         range.granules.begin() + static_cast<ptrdiff_t>(mapped));
+    auto freed = quiesce();
+    if (freed) freed = unmap(range, keep, mapped - keep);
+    if (!freed) {
+        if (log_) log_(LogLevel::warning, "K/V not trimmed: " + freed.error().message());
+        return 0;
+    }
+    const uint32_t back = give(std::move(granules), resting_top());
+    event(MemoryEvent::Kind::kv_trimmed, kv_cells(id), back, 0);
+    log_change("K/V trimmed to " + std::to_string(kv_cells(id)) +
+               " cells: " + plural(back, "granule") + " (" + format_bytes(back * granule_bytes_) +
+               ") back to experts");
+    publish(true);
+    return back;
 }
 
 std::byte* MemoryManager::kv_base(KvId id) const {
@@ -236,7 +338,8 @@ uint32_t MemoryManager::kv_need(KvId id, uint64_t cells) const {
 }
 
 uint32_t MemoryManager::kv_available() const {
-    return low_ - std::min(low_, plan_.floor);
+    const uint32_t kept = std::max(loan_, plan_.smallest_loan);
+    return low_ - std::min(low_, plan_.floor) + (end_ - top_ - std::min(end_ - top_, kept));
 }
 
 Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
@@ -246,33 +349,19 @@ Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
     if (need == 0) return growth;
     if (need > kv_available()) {
         event(MemoryEvent::Kind::refused, cells, need, 0);
-        return fail(ErrorKind::refused, "K/V cannot grow to " + std::to_string(cells) + " cells",
-                    "it needs " + format_bytes(need * granule_bytes_) +
-                        ", experts above their "
-                        "floor hold " +
-                        format_bytes(kv_available() * granule_bytes_),
-                    "Start a new chat, lower max-context or raise vram-budget");
+        const Error refusal{
+            ErrorKind::refused, "K/V cannot grow to " + std::to_string(cells) + " cells",
+            "it needs " + format_bytes(need * granule_bytes_) +
+                ", experts above their floor and the loan above its smallest chunk hold " +
+                format_bytes(kv_available() * granule_bytes_),
+            "Start a new chat, lower max-context or raise vram-budget"};
+        log_change("refused: " + refusal.message());
+        return tl::unexpected(refusal);
     }
-    // Publish the removal first: no table names a slot above the new mark any more.
-    const uint32_t old_low = low_;
-    const auto keep_old = [&](const Error& cause) {
-        low_ = old_low;
-        update_spans();
-        publish(true);
-        return tl::unexpected(cause);
-    };
-    low_ -= need;
-    uint32_t from_experts = 0;
-    for (uint32_t place = low_; place < old_low; ++place)
-        from_experts += expert_owner(place) == Owner::experts;
-    growth.experts_lost = update_spans();
-    growth.granules = need;
-    if (auto r = quiesce(); !r) return keep_old(r.error());
-    const std::vector<gpu::GranuleId> granules(range_.granules.begin() + low_,
-                                               range_.granules.begin() + old_low);
+    auto granules = take(need, growth);
+    if (!granules) return tl::unexpected(granules.error());
     const size_t first = mapped_places(range);
-    if (auto r = unmap(range_, low_, need); !r) return keep_old(r.error());
-    auto moved = map(range, first, granules);
+    auto moved = map(range, first, *granules);
     if (moved) {
         // A granule that held weights would decode to NaN scales: cells start as zeros.
         device_.fill(gpu::StreamId::compute, device_.base(range.id) + first * granule_bytes_, 0,
@@ -281,39 +370,59 @@ Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
         if (!moved && !unmap(range, first, need)) {
             // Cells that nobody knows to be zero, and that stay: not this conversation's.
             std::fill_n(range.granules.begin() + static_cast<ptrdiff_t>(first), need, kNone);
-            quarantine(granules, moved.error());
+            quarantine(*granules, moved.error());
             publish(true);
             return tl::unexpected(moved.error());
         }
     }
     if (!moved) {
-        map_back(granules);
+        give(std::move(*granules), resting_top());
         publish(true);
         return tl::unexpected(moved.error());
     }
     event(MemoryEvent::Kind::kv_grown, kv_cells(id), need, growth.experts_lost);
-    if (log_)
-        log_(LogLevel::info,
-             "K/V grown to " + std::to_string(kv_cells(id)) + " cells (" +
-                 format_bytes(need * granule_bytes_) + "): " + plural(need, "granule") + ", " +
-                 std::to_string(from_experts) + " of them held by experts; " +
-                 plural(growth.experts_lost, "expert") + " lost a slot; slots " +
-                 std::to_string(experts_->usable_slots()) +
-                 "; new driver memory: " + (driver_allocations_after_load() ? "ASKED" : "none"));
+    log_change("K/V grown to " + std::to_string(kv_cells(id)) + " cells (" +
+               format_bytes(need * granule_bytes_) + "): " + plural(need, "granule") + ": " +
+               std::to_string(growth.from_spare) + " spare, " +
+               std::to_string(growth.from_experts) + " from cold experts, " +
+               std::to_string(growth.from_loan) + " from the loan's place; " +
+               plural(growth.experts_lost, "expert") + " lost a slot");
     publish(true);
     return growth;
 }
 
 // ---- loan
 
-Result<MemoryManager::Loan> MemoryManager::take_loan(uint32_t chunk) {
+Standing MemoryManager::standing(KvId id) const {
+    Standing standing;
+    standing.away = static_cast<uint32_t>(quarantined_.size());
+    for (const auto& [other, range] : kv_)
+        (other == id ? standing.mapped : standing.idle) +=
+            static_cast<uint32_t>(mapped_places(range));
+    return standing;
+}
+
+MemoryManager::Loan MemoryManager::loan_of(uint32_t chunk) const {
     Loan loan;
+    loan.chunk = chunk;
     loan.layout = loan_layout(model_.facts, facts_, chunk);
     loan.granules = static_cast<uint32_t>(divide_up(loan.layout.bytes, granule_bytes_));
-    if (loan.granules > plan_.loan || loan_ != 0)
+    loan.base = device_.base(range_.id) + end_ * granule_bytes_ - loan.layout.bytes;
+    return loan;
+}
+
+Result<MemoryManager::Loan> MemoryManager::take_loan(uint32_t chunk) {
+    Loan loan = loan_of(chunk);
+    if (loan_ != 0 || loan.granules > lendable())
         return fail(ErrorKind::internal, "the loan does not match the plan",
-                    plural(loan.granules, "granule") + " wanted, " + std::to_string(plan_.loan) +
-                        " planned, " + std::to_string(loan_) + " lent");
+                    plural(loan.granules, "granule") + " wanted, " + std::to_string(lendable()) +
+                        " can be lent, " + std::to_string(loan_) + " are lent");
+    if (loan.granules > end_ - top_) {
+        if (auto r = slide(loan.granules - (end_ - top_)); !r) {
+            publish(true);
+            return tl::unexpected(r.error());
+        }
+    }
     loan_ = loan.granules;
     loan.experts_lost = update_spans();
     if (auto r = quiesce(); !r) {
@@ -322,10 +431,27 @@ Result<MemoryManager::Loan> MemoryManager::take_loan(uint32_t chunk) {
         publish(true);
         return tl::unexpected(r.error());
     }
-    loan.base = device_.base(range_.id) + (end_ - loan_) * granule_bytes_;
     event(MemoryEvent::Kind::loan_taken, 0, loan_, loan.experts_lost);
     publish(true);
     return loan;
+}
+
+Result<MemoryManager::Loan> MemoryManager::shrink_loan(const Loan& loan, uint32_t chunk) {
+    Loan smaller = loan_of(chunk);
+    if (smaller.granules > loan_)
+        return fail(
+            ErrorKind::internal, "a loan cannot grow",
+            plural(loan_, "granule") + " lent, " + std::to_string(smaller.granules) + " wanted");
+    if (auto r = quiesce(); !r) return tl::unexpected(r.error());
+    const uint32_t freed = loan_ - smaller.granules;
+    loan_ = smaller.granules;
+    update_spans();
+    event(MemoryEvent::Kind::loan_shrunk, 0, freed, 0);
+    log_change("loan shrunk from " + std::to_string(loan.chunk) + " to " + std::to_string(chunk) +
+               " tokens: " + plural(freed, "granule") + " (" +
+               format_bytes(freed * granule_bytes_) + ") for K/V");
+    publish(true);
+    return smaller;
 }
 
 void MemoryManager::return_loan() {
@@ -337,6 +463,49 @@ void MemoryManager::return_loan() {
     publish(true);
 }
 
+// ---- budget
+
+Result<void> MemoryManager::set_budget(const Plan& plan) {
+    const uint32_t held = granules();
+    const auto wanted = static_cast<uint32_t>(plan.budget_bytes / granule_bytes_);
+    if (loan_ != 0 || wanted > capacity_ || plan.granule_bytes != granule_bytes_)
+        return fail(ErrorKind::internal, "this budget needs a new layout",
+                    plural(wanted, "granule") + " of " + std::to_string(capacity_));
+    if (wanted < held) {
+        const uint32_t count = held - wanted;
+        if (count > kv_available())
+            return fail(ErrorKind::refused, "the budget cannot be that small now",
+                        format_bytes(count * granule_bytes_) + " would have to go, " +
+                            format_bytes(kv_available() * granule_bytes_) +
+                            " are not in the hands of K/V, floor and smallest loan",
+                        "Close chats or keep a larger vram-budget");
+        Growth growth;
+        auto granules = take(count, growth);
+        if (!granules) return tl::unexpected(granules.error());
+        if (auto r = device_.release_granules(*granules); !r) {
+            give(std::move(*granules), resting_top());
+            publish(true);
+            return r;
+        }
+        released_.insert(released_.end(), granules->begin(), granules->end());
+    } else if (wanted > held) {
+        const auto first = released_.end() - (wanted - held);
+        std::vector<gpu::GranuleId> granules(first, released_.end());
+        const uint64_t before = device_.driver_allocations();
+        if (auto r = device_.recreate_granules(granules); !r) return r;
+        allocations_at_load_ += device_.driver_allocations() - before;  // a load point
+        released_.erase(first, released_.end());
+        plan_.loan = plan.loan;
+        give(std::move(granules), resting_top());
+    }
+    plan_ = plan;
+    event(MemoryEvent::Kind::budget_changed, 0, wanted > held ? wanted - held : held - wanted, 0);
+    log_change("budget " + std::string(wanted < held ? "lowered" : "raised") + " from " +
+               format_bytes(held * granule_bytes_) + " to " + format_bytes(plan.budget_bytes));
+    publish(true);
+    return {};
+}
+
 // ---- figures
 
 double MemoryManager::seconds() const {
@@ -346,6 +515,14 @@ double MemoryManager::seconds() const {
 
 uint64_t MemoryManager::driver_allocations_after_load() const {
     return allocations_at_load_ ? device_.driver_allocations() - allocations_at_load_ : 0;
+}
+
+// One line for each change of hands, the same tail on all: for people and for parsers.
+void MemoryManager::log_change(const std::string& what) const {
+    if (log_)
+        log_(LogLevel::info,
+             what + "; slots left " + std::to_string(experts_->usable_slots()) +
+                 "; new driver memory: " + (driver_allocations_after_load() ? "ASKED" : "none"));
 }
 
 void MemoryManager::event(MemoryEvent::Kind kind, uint64_t cells, uint32_t granules,
@@ -380,6 +557,7 @@ std::vector<Owner> MemoryManager::owners() const {
 std::array<uint64_t, kOwners> MemoryManager::bytes() const {
     std::array<uint64_t, kOwners> bytes{};
     for (Owner owner : owners()) bytes[static_cast<int>(owner)] += granule_bytes_;
+    bytes[static_cast<int>(Owner::spare)] -= released_.size() * granule_bytes_;
     return bytes;
 }
 
@@ -433,7 +611,11 @@ void MemoryManager::publish(bool now) {
         });
     for (gpu::GranuleId id : quarantined_)
         frame.words[id] = GranuleWord::make(Owner::quarantined, 0, 0, 0, 0);
-    for (const GranuleWord& word : frame.words) ++frame.granules[static_cast<int>(word.owner())];
+    for (gpu::GranuleId id : released_)
+        frame.words[id] = GranuleWord::make(Owner::spare, GranuleWord::given_back, 0, 0, 0);
+    for (const GranuleWord& word : frame.words)
+        if (!(word.flags() & GranuleWord::given_back))
+            ++frame.granules[static_cast<int>(word.owner())];
 
     Counters& counters = telemetry_.counters;
     uint64_t hits = 0, misses = 0, copied = 0;

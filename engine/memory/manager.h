@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The owner of every granule. It carries out a plan: fixed weights, workspace, the state of the
-// running conversation, and one expert range of which K/V and loan take their share.
+// running conversation, and one expert range of which K/V, loan and a lowered budget take their
+// share.
 //
 //   expert range   0 ........ low ............ top ............... end
-//                  experts    given to K/V     loan while a prompt runs, else experts
+//                  experts    given away       loan while a prompt runs, else experts
 //
-// Every change is a transaction: plan, quiesce, publish the removal, unmap and map, fill, publish.
+// What is taken comes from below first: low falls to the floor, then top rises, at most to the
+// end less the smallest loan. What comes back goes the other way. Every change is a transaction:
+// plan, quiesce, publish the removal, unmap and map, fill, publish. One that fails leaves marks,
+// ranges and sums that agree; granules that could not be put back are quarantined.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -56,25 +61,51 @@ class MemoryManager {
     // Granules that `cells` cells of `id` still need, and those that K/V may still take.
     uint32_t kv_need(KvId id, uint64_t cells) const;
     uint32_t kv_available() const;
-    // Maps and zeroes whole steps until `cells` cells are there. Errors: `refused` with numbers
-    // where experts are at their floor; `device` after which marks, ranges and sums agree again,
-    // granules that could not be put back are quarantined, and the next call may succeed.
+    // Where the granules of a change came from. Those of the loan: top rose.
     struct Growth {
         uint32_t granules = 0;
+        uint32_t from_spare = 0, from_experts = 0, from_loan = 0;
         uint32_t experts_lost = 0;
     };
+    // Maps and zeroes whole steps until `cells` cells are there. Errors: `refused` with numbers
+    // where experts are at their floor and the loan is as small as it gets; `device` after which
+    // the next call may succeed.
     Result<Growth> grow_kv(KvId id, uint64_t cells);
+    // Unmaps the steps behind the first `cells` cells. What the device does not unmap stays.
+    // Returns how many granules went back.
+    uint32_t trim_kv(KvId id, uint64_t cells);
 
     // ---- loan --------------------------------------------------------------------------------
     struct Loan {
         std::byte* base = nullptr;
         LoanLayout layout;
+        uint32_t chunk = 0;
         uint32_t granules = 0;
         uint32_t experts_lost = 0;
     };
-    // Lays the buffers of a chunk over the end of the expert range. chunk <= plan.chunk.
+    // Granules that a loan may take now.
+    uint32_t lendable() const { return end_ - top_ + (low_ - std::min(low_, plan_.floor)); }
+    // Lays the buffers of a chunk over the end of the expert range. Errors: `internal` where a
+    // schedule for what `standing()` says would not have asked; `device`.
     Result<Loan> take_loan(uint32_t chunk);
+    // Lays the buffers of a smaller chunk; all but the ring move, so what they held is gone. The
+    // granules that become free are K/V's to take. At a chunk boundary only.
+    Result<Loan> shrink_loan(const Loan& loan, uint32_t chunk);
     void return_loan();
+    // What a prompt's schedule must know of the moment: granules given away, less those of `id`.
+    Standing standing(KvId id) const;
+
+    // ---- budget ------------------------------------------------------------------------------
+    // The most granules that this pool can have without being laid anew.
+    uint32_t capacity() const { return capacity_; }
+    uint32_t granules() const {  // of the budget now
+        return capacity_ - static_cast<uint32_t>(released_.size());
+    }
+    // Gives granules back to the driver, or asks for them again, until the pool has as many as
+    // `plan` says; plan differs from the one that runs in budget and loan only. A raised budget is
+    // a load point. Between prompts. Errors: `refused` where K/V holds what would have to go;
+    // `device`, after which the old budget stands.
+    Result<void> set_budget(const Plan& plan);
 
     // ---- figures -----------------------------------------------------------------------------
     std::array<uint64_t, kOwners> bytes() const;  // by class; sums to the budget
@@ -98,18 +129,30 @@ class MemoryManager {
     Result<void> unmap(Mapped& range, size_t first, size_t count);
     static size_t mapped_places(const Mapped& kv);
     void quarantine(std::span<const gpu::GranuleId> granules, const Error& cause);
-    // Maps granules from the low mark upwards and moves it; those that cannot be mapped are
-    // quarantined. Returns how many came back.
-    uint32_t map_back(std::span<const gpu::GranuleId> granules);
+    // Takes `count` granules out of the expert range: moves the marks, publishes, quiesces and
+    // unmaps. `growth` learns where they came from. Errors: as grow_kv; nothing is taken then.
+    Result<std::vector<gpu::GranuleId>> take(uint32_t count, Growth& growth);
+    // Puts granules that were taken back into the expert range: top falls, at most to
+    // `lowest_top`, then low rises. Those that cannot be mapped are quarantined. Returns how many
+    // came back.
+    uint32_t give(std::vector<gpu::GranuleId> granules, uint32_t lowest_top);
+    uint32_t give_below_top(std::span<const gpu::GranuleId> granules);
+    uint32_t give_above_low(std::span<const gpu::GranuleId> granules);
+    // Moves the gap down by `count` places.
+    Result<void> slide(uint32_t count);
+    // Where top is while K/V leaves experts above their floor.
+    uint32_t resting_top() const { return end_ - std::min(end_, plan_.loan); }
+    void log_change(const std::string& what) const;
     uint32_t update_spans();
     Result<void> quiesce();
+    Loan loan_of(uint32_t chunk) const;
     void event(MemoryEvent::Kind kind, uint64_t cells, uint32_t granules, uint32_t experts);
     std::vector<Owner> owners() const;
     Owner expert_owner(uint32_t place) const;
 
     gpu::Device& device_;
     const Model& model_;
-    const Plan plan_;
+    Plan plan_;
     const DeviceFacts facts_;
     Telemetry& telemetry_;
     LogFunction log_;
@@ -122,7 +165,9 @@ class MemoryManager {
     std::unique_ptr<ExpertCache> experts_;
     uint32_t low_ = 0, top_ = 0, end_ = 0;  // places of the expert range
     uint32_t loan_ = 0;                     // places lent now
+    uint32_t capacity_ = 0;                 // granules of the whole pool at its load
     std::vector<gpu::GranuleId> quarantined_;
+    std::vector<gpu::GranuleId> released_;  // to the driver, while the budget is lowered
     uint64_t allocations_at_load_ = 0;
     std::chrono::steady_clock::time_point last_frame_;
 };

@@ -5,6 +5,7 @@
 
 #include "engine/kv/kv_layout.h"
 #include "engine/memory/layout.h"
+#include "engine/memory/schedule.h"
 
 namespace granary {
 namespace {
@@ -180,25 +181,33 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
         return tl::unexpected(
             refusal(model, device, any_budget, settings, plan.max_context, free_granules, limit));
 
-    // The chunk: as large as is useful without taking more than a quarter of what experts have.
-    const uint64_t room = limit - always - kv_at_max - floor;
+    // The chunk: K/V of its own cells must fit beside its loan; later the loan shrinks.
+    const uint64_t room = limit - always - floor;
+    const uint64_t step_bytes = kv_layout(model, plan.kv_format).step_bytes;
+    const auto fits = [&](uint32_t chunk) {
+        const uint64_t cells = std::min(chunk, plan.max_context);
+        return loan_of(chunk) + granules_of(steps_of(cells) * step_bytes) <= room;
+    };
     if (settings.prefill.kind == AutoCount::Kind::number) {
         plan.chunk = std::clamp(settings.prefill.number, kSmallestChunk, kLargestChunk);
-        if (loan_of(plan.chunk) > room) {
-            uint32_t fits = kSmallestChunk;
-            while (fits * 2 < plan.chunk && loan_of(fits * 2) <= room) fits *= 2;
+        if (!fits(plan.chunk)) {
+            uint32_t smaller = smaller_chunk(plan.chunk);
+            while (!fits(smaller)) smaller = smaller_chunk(smaller);
             return fail(ErrorKind::refused,
                         "a reading step of " + std::to_string(plan.chunk) + " tokens does not fit",
-                        "its loan takes " + format_bytes(loan_of(plan.chunk) * granule) + ", " +
-                            format_bytes(room * granule) + " can be lent",
-                        "Set prefill to " + std::to_string(fits) + " or less");
+                        "its loan takes " + format_bytes(loan_of(plan.chunk) * granule) +
+                            " beside its K/V, " + format_bytes(room * granule) + " can be lent",
+                        "Set prefill to " + std::to_string(smaller) + " or less");
         }
     } else {
+        // As large as is useful without taking more than a quarter of what experts have.
         const uint64_t useful =
             card ? std::max(smallest_loan, std::min(room, (limit - always) / 4)) : room;
         const uint32_t largest = card ? kAutoChunkCard : kAutoChunkUnified;
         plan.chunk = kSmallestChunk;
-        while (plan.chunk * 2 <= largest && loan_of(plan.chunk * 2) <= useful) plan.chunk *= 2;
+        while (plan.chunk * 2 <= largest && loan_of(plan.chunk * 2) <= useful &&
+               fits(plan.chunk * 2))
+            plan.chunk *= 2;
         // No larger than the context can fill.
         while (plan.chunk > kSmallestChunk && plan.chunk / 2 >= plan.max_context) plan.chunk /= 2;
     }
@@ -236,13 +245,18 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     };
     plan.rows_at_start = rows_in(plan.expert_range);
     plan.rows_at_max = rows_in(plan.expert_range - kv_at_max);
+    plan.chunk_at_max =
+        make_schedule(model, device, {plan.expert_range - floor, granule, step_bytes}, {},
+                      plan.chunk, 0, plan.max_context)
+            .back()
+            .chunk;
     // Expert granules with `taken` granules of the range's end in other hands. What lies behind
     // the last whole row has no slot.
     const auto expert_granules = [&](uint64_t taken) {
         return std::min<uint64_t>(plan.expert_range - taken,
                                   granules_of(plan.rows_at_start * model.row_bytes));
     };
-    const auto classes = [&](uint64_t kv_granules) {
+    const auto classes = [&](uint64_t kv_granules, uint64_t loan) {
         std::array<uint64_t, kOwners> bytes{};
         const uint64_t experts = expert_granules(loan + kv_granules);
         bytes[static_cast<int>(Owner::fixed)] = fixed * granule;
@@ -255,8 +269,8 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
             (plan.expert_range - loan - kv_granules - experts) * granule;
         return bytes;
     };
-    plan.at_start = classes(0);
-    plan.at_max = classes(kv_at_max);
+    plan.at_start = classes(0, loan);
+    plan.at_max = classes(kv_at_max, loan_of(plan.chunk_at_max));
     return plan;
 }
 
@@ -271,6 +285,27 @@ Result<Plan> Planner::plan(const Settings& settings) const {
     device.granule_bytes = gpu::default_granule_bytes(plan->budget_bytes);
     if (device.granule_bytes == plan->granule_bytes) return plan;
     return plan_on(model_, device, device_, settings);
+}
+
+Result<std::vector<ScheduledChunks>> Planner::schedule(const Plan& plan, const Standing& standing,
+                                                       uint32_t from, uint32_t total) const {
+    DeviceFacts device = facts_for(device_, plan.settings);
+    device.granule_bytes = plan.granule_bytes;
+    const uint64_t step_bytes = kv_layout(model_, plan.kv_format).step_bytes;
+    auto schedule = make_schedule(model_, device,
+                                  {plan.expert_range - plan.floor, plan.granule_bytes, step_bytes},
+                                  standing, plan.chunk, from, total);
+    if (!schedule.empty() || from >= total) return schedule;
+    const uint64_t kv = divide_up(steps_of(total) * step_bytes, plan.granule_bytes);
+    return fail(ErrorKind::refused, "K/V of " + std::to_string(total) + " tokens does not fit",
+                sum_text({{"K/V", std::max<uint64_t>(kv, standing.mapped)},
+                          {"smallest loan", plan.smallest_loan},
+                          {"other conversations", standing.idle},
+                          {"granules out of use", standing.away}},
+                         plan.granule_bytes) +
+                    ", " + format_bytes((plan.expert_range - plan.floor) * plan.granule_bytes) +
+                    " can be given",
+                "Close other chats or raise vram-budget");
 }
 
 }  // namespace granary

@@ -11,6 +11,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// K/V behind what is used that a conversation may keep: growing again costs more than it is worth.
+constexpr uint64_t kSlackCells = 4 * gpu::kStepCells;
+
 double since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -85,6 +88,41 @@ Result<std::vector<TokenId>> Engine::Impl::tokens_of(const Request& request) con
     return tokenizer->encode(text, true);
 }
 
+bool Engine::Impl::give_up_idle(const Conversation* running_one) {
+    Conversation* oldest = nullptr;
+    for (auto& [id, other] : conversations)
+        if (&other != running_one && other.kv && (!oldest || other.last_use < oldest->last_use))
+            oldest = &other;
+    if (!oldest) return false;
+    log(LogLevel::info, "an idle conversation gives up its K/V (" +
+                            std::to_string(oldest->tokens.size()) +
+                            " tokens); it will be read again when it goes on");
+    core->memory->drop_kv(oldest->kv);
+    leave(*oldest);
+    *oldest = {};
+    return true;
+}
+
+Result<std::vector<ScheduledChunks>> Engine::Impl::admit(Conversation& conversation, uint32_t from,
+                                                         uint32_t total) {
+    MemoryManager& memory = *core->memory;
+    const Planner planner(core->model.facts, core->facts);
+    // Cells behind what is kept, where they are many: the prompt may need their granules.
+    if (conversation.kv) {
+        const uint64_t used = steps_of(std::max(from, total)) * gpu::kStepCells;
+        if (memory.kv_cells(conversation.kv) > used + std::max<uint64_t>(used / 8, kSlackCells))
+            memory.trim_kv(conversation.kv, used);
+    }
+    Standing standing = memory.standing(conversation.kv);
+    auto schedule = planner.schedule(core->plan, standing, from, total);
+    if (schedule) return schedule;
+    standing.idle = 0;
+    if (auto alone = planner.schedule(core->plan, standing, from, total); !alone) return alone;
+    while (!schedule && give_up_idle(&conversation))
+        schedule = planner.schedule(core->plan, memory.standing(conversation.kv), from, total);
+    return schedule;
+}
+
 Result<MemoryManager::Growth> Engine::Impl::grow(Conversation& conversation, uint64_t cells) {
     MemoryManager& memory = *core->memory;
     if (!conversation.kv) {
@@ -92,19 +130,8 @@ Result<MemoryManager::Growth> Engine::Impl::grow(Conversation& conversation, uin
         if (!kv) return tl::unexpected(kv.error());
         conversation.kv = *kv;
     }
-    while (memory.kv_need(conversation.kv, cells) > memory.kv_available()) {
-        Conversation* oldest = nullptr;
-        for (auto& [id, other] : conversations)
-            if (&other != &conversation && other.kv &&
-                (!oldest || other.last_use < oldest->last_use))
-                oldest = &other;
-        if (!oldest) break;
-        log(LogLevel::info, "an idle conversation gives up its K/V (" +
-                                std::to_string(oldest->tokens.size()) +
-                                " tokens); it will be read again when it goes on");
-        memory.drop_kv(oldest->kv);
-        leave(*oldest);
-        *oldest = {};
+    while (memory.kv_need(conversation.kv, cells) > memory.kv_available() &&
+           give_up_idle(&conversation)) {
     }
     return memory.grow_kv(conversation.kv, cells);
 }
@@ -115,9 +142,13 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
     MemoryManager& memory = *core->memory;
     Counters& counters = telemetry.counters;
     const auto total = static_cast<uint32_t>(tokens.size());
-    const uint32_t chunk = std::min(core->plan.chunk, std::max(total - from, kSmallestChunk));
-    auto loan = memory.take_loan(chunk);
+    auto schedule = admit(conversation, from, total);
+    if (!schedule) return tl::unexpected(schedule.error());
+    if (schedule->empty()) return {};  // nothing to read
+    auto part = schedule->begin();
+    auto loan = memory.take_loan(part->chunk);
     if (!loan) return tl::unexpected(loan.error());
+    report.first_chunk = part->chunk;
     report.loan_granules = loan->granules;
     report.loan_experts = loan->experts_lost;
     counters.prompt_total.store(total - from, std::memory_order_relaxed);
@@ -133,7 +164,17 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
     const auto start = Clock::now();
     Result<void> result;
     for (uint32_t cell = from; cell < total && result;) {
-        uint32_t rows = std::min(chunk, total - cell);
+        const auto change_start = Clock::now();
+        if (part + 1 != schedule->end() && cell >= (part + 1)->from) {
+            ++part;
+            loan = memory.shrink_loan(*loan, part->chunk);
+            if (!loan) {
+                result = tl::unexpected(loan.error());
+                break;
+            }
+        }
+        const uint32_t end = part + 1 == schedule->end() ? total : (part + 1)->from;
+        uint32_t rows = std::min(part->chunk, end - cell);
         // So that the tokens do not depend on the chunk; see Kernels::delta_net_prompt.
         if (has_state && cell + rows < total) rows -= (cell + rows) % gpu::kDeltaCells;
         auto growth = grow(conversation, cell + rows);
@@ -142,6 +183,7 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
             break;
         }
         report.kv_granules_added += growth->granules;
+        report.memory_seconds += since(change_start);
         // A chunk that is stopped half-way has changed the state of some layers.
         if (has_state && cell > 0) {
             if (result = memory.save_state(conversation.state); !result) break;
@@ -179,6 +221,7 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         result = each(at->x, cell, rows);
         cell += rows;
     }
+    report.last_chunk = part->chunk;
     const auto held = static_cast<uint32_t>(conversation.tokens.size());
     report.read_tokens = held - std::min(held, from);
     report.read_seconds = since(start);

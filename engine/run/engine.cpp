@@ -157,6 +157,18 @@ Result<bool> Engine::Impl::apply(const Settings& settings) {
         core->plan = *plan;
         return false;
     }
+    // Within the pool that was laid a budget can fall and rise while conversations live.
+    Settings same_but_budget = same_layout;
+    same_but_budget.vram_budget = old.vram_budget;
+    if (same_but_budget == old && settings.vram_budget && old.vram_budget) {
+        auto plan = Planner(core->model.facts, core->facts).plan(settings);
+        if (!plan) return tl::unexpected(plan.error());
+        if (plan->granule_bytes == core->plan.granule_bytes &&
+            plan->budget_bytes <= core->memory->capacity() * plan->granule_bytes) {
+            if (auto r = change_budget(*plan); !r) return tl::unexpected(r.error());
+            return false;
+        }
+    }
     // A refusal is found by arithmetic while the old layout still runs. What this process gives
     // back when it lays memory anew is free to the new layout.
     auto next = prepare(settings, core->plan.budget_bytes);
@@ -182,6 +194,16 @@ Result<bool> Engine::Impl::apply(const Settings& settings) {
                 "the new settings failed and the old ones could not be laid again",
                 cause.message() + "; " + (back ? laid.error() : back.error()).message(),
                 "Reload the model");
+}
+
+Result<void> Engine::Impl::change_budget(const Plan& plan) {
+    MemoryManager& memory = *core->memory;
+    const auto wanted = plan.budget_bytes / plan.granule_bytes;
+    while (memory.granules() > wanted + memory.kv_available() && give_up_idle(nullptr)) {
+    }
+    if (auto r = memory.set_budget(plan); !r) return r;
+    core->plan = plan;
+    return {};
 }
 
 // ---- the public face

@@ -75,11 +75,20 @@ struct Engine::Impl {
     Result<void> open(const std::string& path, const EngineOptions& given);
     Result<std::vector<TokenId>> tokens_of(const Request& request) const;
     Result<bool> apply(const Settings& settings);
+    // Lowers or raises the budget within what was laid.
+    Result<void> change_budget(const Plan& plan);
     Result<Report> answer(ConversationId id, const Request& request, const Listener& listener,
                           const StopSignal& stop);
     Result<LogitsResult> logits(const LogitsRequest& request);
     Result<BenchResult> bench(uint32_t prompt_tokens, uint32_t decode_tokens);
 
+    // How [from, total) of a prompt of `conversation` will be read. Where K/V of all live
+    // conversations leaves no room, idle ones give theirs up, least recently used first; where
+    // that would not help either, it is refused and nothing is changed.
+    Result<std::vector<ScheduledChunks>> admit(Conversation& conversation, uint32_t from,
+                                               uint32_t total);
+    // The idle conversation that has waited longest gives up its K/V; false: there is none.
+    bool give_up_idle(const Conversation* running_one);
     // Maps cells of `conversation` up to `cells`; where granules are missing, idle conversations
     // give theirs up, least recently used first, and must be read again.
     Result<MemoryManager::Growth> grow(Conversation& conversation, uint64_t cells);

@@ -35,6 +35,8 @@ std::string Report::memory_line() const {
                        seconds_text(read_seconds) + "; the loan took " +
                        counted(loan_granules, "granule", "granules");
     if (loan_experts) line += " from " + counted(loan_experts, "cold expert", "cold experts");
+    if (last_chunk < first_chunk)
+        line += ", shrank from " + grouped(first_chunk) + " to " + grouped(last_chunk) + " tokens";
     line += loan_granules == 1 ? " and gave it back" : " and gave them back";
     line += kv_granules_added ? "; K/V +" + grouped(kv_granules_added) : "; K/V as before";
     line += "; new driver memory: ";

@@ -38,7 +38,8 @@ Owner MapModel::ownerOf(GranuleWord word) {
 
 bool MapModel::sumsAgree(const MapFrame& frame) {
     std::array<uint32_t, kOwners> sums{};
-    for (const GranuleWord word : frame.words) ++sums[static_cast<size_t>(ownerOf(word))];
+    for (const GranuleWord word : frame.words)
+        if (!(word.flags() & GranuleWord::given_back)) ++sums[static_cast<size_t>(ownerOf(word))];
     return sums == frame.granules;
 }
 

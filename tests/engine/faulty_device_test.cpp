@@ -244,7 +244,7 @@ TEST(FaultyDevice, TheManagerOutlivesAnyFailedCalls) {
             if (card.memory->kv_need(*kv, 1024) <= card.memory->kv_available()) {
                 ASSERT_TRUE(card.memory->grow_kv(*kv, 1024));
             }
-            ASSERT_TRUE(card.memory->take_loan(card.plan.chunk));
+            ASSERT_TRUE(card.memory->take_loan(kSmallestChunk));  // which nothing can take away
             card.memory->return_loan();
             card.memory->drop_kv(*kv);
             card.check();

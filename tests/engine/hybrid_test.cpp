@@ -199,7 +199,9 @@ TEST_F(Hybrid, NewSettingsBeginAnew) {
     const std::string prompt = some_text(130, 4);
     const ConversationId id = *engine->create_conversation();
     const std::string expected = ask(*engine, id, prompt).text;
-    ASSERT_TRUE(engine->apply(settings_of("7MiB")));
+    Settings longer = settings_of("6MiB");
+    longer.max_context = 4096;
+    ASSERT_TRUE(engine->apply(longer));
     EXPECT_EQ(engine->cells(id), 0u);
     EXPECT_EQ(ask(*engine, id, prompt).text, expected);
 }

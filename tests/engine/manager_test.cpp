@@ -112,7 +112,7 @@ TEST(MemoryManager, StartsAsPlanned) {
     auto kv = card.memory->create_kv();
     ASSERT_TRUE(kv);
     ASSERT_TRUE(card.memory->grow_kv(*kv, 4096));
-    ASSERT_TRUE(card.memory->take_loan(card.plan.chunk));
+    ASSERT_TRUE(card.memory->take_loan(card.plan.chunk_at_max));
     EXPECT_EQ(card.memory->bytes(), card.plan.at_max);
     card.memory->return_loan();
     card.check();
@@ -127,9 +127,10 @@ TEST(MemoryManager, RandomSequencesKeepEveryInvariant) {
         std::mt19937 random(20261129);
         std::vector<KvId> live;
         bool lent = false;
+        Result<MemoryManager::Loan> loan;
         uint32_t tick = 0;
         for (int step = 0; step < 400; ++step) {
-            switch (random() % 6) {
+            switch (random() % 8) {
                 case 0:
                     if (live.size() < 3) live.push_back(*card.memory->create_kv());
                     break;
@@ -166,12 +167,37 @@ TEST(MemoryManager, RandomSequencesKeepEveryInvariant) {
                     if (lent) {
                         card.memory->return_loan();
                     } else {
-                        auto loan = card.memory->take_loan(
-                            std::min<uint32_t>(card.plan.chunk, kSmallestChunk + random() % 100));
-                        ASSERT_TRUE(loan) << loan.error().message();
+                        const uint32_t chunk = kSmallestChunk + random() % card.plan.chunk;
+                        const uint64_t bytes =
+                            loan_layout(card.model.facts, card.facts, chunk).bytes;
+                        const bool fits =
+                            divide_up(bytes, card.plan.granule_bytes) <= card.memory->lendable();
+                        loan = card.memory->take_loan(chunk);
+                        ASSERT_EQ(loan.has_value(), fits);
+                        if (!loan) break;
                         std::memset(loan->base, 0xdd, loan->layout.bytes);
                     }
                     lent = !lent;
+                    break;
+                case 6:
+                    if (!lent) break;
+                    if (const uint32_t chunk = smaller_chunk(loan->chunk)) {
+                        const std::byte* const ring = loan->base + loan->layout.ring;
+                        loan = card.memory->shrink_loan(*loan, chunk);
+                        ASSERT_TRUE(loan) << loan.error().message();
+                        ASSERT_EQ(loan->base + loan->layout.ring, ring);  // copies may be under way
+                        std::memset(loan->base, 0xdd, loan->layout.bytes);
+                    }
+                    break;
+                case 7:
+                    if (!live.empty()) {
+                        const KvId kv = live[random() % live.size()];
+                        const uint64_t cells = random() % context;
+                        const uint32_t need = card.memory->kv_need(kv, cells);
+                        card.memory->trim_kv(kv, cells);
+                        ASSERT_EQ(card.memory->kv_need(kv, cells), need);
+                        ASSERT_LE(card.memory->kv_cells(kv), cells + 2 * gpu::kStepCells);
+                    }
                     break;
                 case 5: {  // decode warms experts at random
                     for (uint32_t n = 0; n < card.model.facts.layers; ++n) {
@@ -201,7 +227,7 @@ TEST(MemoryManager, HotExpertsKeepASlotWhenTheirsIsTaken) {
     }
     auto kv = card.memory->create_kv();
     ASSERT_TRUE(card.memory->grow_kv(*kv, 4096));
-    ASSERT_TRUE(card.memory->take_loan(card.plan.chunk));
+    ASSERT_TRUE(card.memory->take_loan(card.plan.chunk_at_max));
     for (uint32_t n = 0; n < card.model.facts.layers; ++n)
         EXPECT_GE(card.memory->experts().view(n).slot_of[hot[n]], 0) << "layer " << n;
     card.memory->return_loan();

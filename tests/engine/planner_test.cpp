@@ -52,7 +52,7 @@ void expect_adds_up(const Plan& plan) {
               plan.budget_bytes / plan.granule_bytes);
     for (const auto& classes : {plan.at_start, plan.at_max})
         EXPECT_EQ(std::accumulate(classes.begin(), classes.end(), uint64_t{0}), plan.budget_bytes);
-    EXPECT_LE(plan.floor + plan.kv_at_max + plan.loan, plan.expert_range);
+    EXPECT_LE(plan.floor + plan.kv_at_max + plan.smallest_loan, plan.expert_range);
     EXPECT_GE(plan.chunk, kSmallestChunk);
     EXPECT_LE(plan.smallest_loan, plan.loan);
 }

@@ -73,6 +73,8 @@ struct Report {
     double first_token_seconds = 0;  // from the call to the first text
     uint32_t loan_granules = 0;
     uint32_t loan_experts = 0;  // slots that the loan took
+    uint32_t first_chunk = 0, last_chunk = 0;  // tokens; smaller at last where the loan shrank
+    double memory_seconds = 0;                 // spent on growing K/V and shrinking the loan
     uint32_t kv_cells_added = 0;
     uint32_t kv_granules_added = 0;
     uint64_t driver_allocations = 0;  // during the request

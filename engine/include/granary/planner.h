@@ -54,7 +54,8 @@ struct DeviceFacts {
 struct Plan {
     Settings settings;            // as asked for
     uint32_t max_context = 0;     // as resolved
-    uint32_t chunk = 0;           // tokens of a prompt chunk
+    uint32_t chunk = 0;           // tokens of a prompt chunk while K/V leaves room for it
+    uint32_t chunk_at_max = 0;    // of the last chunk of a prompt that fills the context
     uint32_t stream_min = 0;      // chunk from which all experts stream; UINT32_MAX: never
     gpu::KvFormat kv_format = gpu::KvFormat::f16;
     uint64_t granule_bytes = 0;
@@ -63,13 +64,28 @@ struct Plan {
     // loan take theirs out of the expert range.
     uint32_t fixed = 0, workspace = 0, state = 0, expert_range = 0;
     uint32_t kv_at_max = 0;       // K/V granules of max_context cells
-    uint32_t loan = 0;            // of one running prompt
+    uint32_t loan = 0;            // of `chunk`
     uint32_t smallest_loan = 0;
     uint32_t floor = 0;           // granules that experts keep
     uint32_t rows_at_start = 0;   // expert rows that fit before the first prompt
     uint32_t rows_at_max = 0;     // that are left with max_context cells and no prompt
     // Bytes by class with an empty and with a full context, while a prompt runs.
     std::array<uint64_t, kOwners> at_start{}, at_max{};
+};
+
+// From this cell on a prompt is read in chunks of so many tokens, at most until the next entry.
+struct ScheduledChunks {
+    uint32_t from = 0;
+    uint32_t chunk = 0;
+    bool operator==(const ScheduledChunks&) const = default;
+};
+
+// How things stand when a prompt comes; granules.
+struct Standing {
+    uint32_t away = 0;    // out of use
+    uint32_t idle = 0;    // K/V of other conversations
+    uint32_t mapped = 0;  // K/V of the conversation at hand
+    bool operator==(const Standing&) const = default;
 };
 
 class Planner {
@@ -80,6 +96,12 @@ class Planner {
     // The layout, or a refusal with each term of the sum ("budget 8 MiB: fixed weights 6.5 MiB +
     // ... = ... MiB") and the nearest settings that would fit.
     Result<Plan> plan(const Settings& settings) const;
+
+    // How tokens [from, total) of a prompt are read under `plan`: in chunks as large as K/V leaves
+    // room for at each cell. Errors: `refused` where K/V of `total` cells leaves none, with both
+    // numbers.
+    Result<std::vector<ScheduledChunks>> schedule(const Plan& plan, const Standing& standing,
+                                                  uint32_t from, uint32_t total) const;
 
     const ModelFacts& model() const { return model_; }
     const DeviceFacts& device() const { return device_; }

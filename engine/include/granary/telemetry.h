@@ -24,7 +24,8 @@ std::string_view owner_name(Owner owner);  // "spare", "fixed", ...
 // step; elsewhere 0.
 struct GranuleWord {
     uint64_t bits = 0;
-    enum Flag : uint8_t { in_transfer = 1, empty_slot = 2 };
+    // given_back: to the driver while the budget is lowered; spare, and in no sum.
+    enum Flag : uint8_t { in_transfer = 1, empty_slot = 2, given_back = 4 };
 
     static GranuleWord make(Owner owner, uint8_t flags, uint32_t id, unsigned hits_log2,
                             uint32_t last_use) {
@@ -70,7 +71,7 @@ struct MapFrame {
 // Events feed the log, the map's replay and the time plot.
 struct MemoryEvent {
     enum class Kind : uint8_t {
-        kv_grown, kv_trimmed, loan_taken, loan_returned, experts_evicted, experts_filled,
+        kv_grown, kv_trimmed, loan_taken, loan_shrunk, loan_returned, experts_evicted, experts_filled,
         refused, quarantined, budget_changed
     } kind = Kind::kv_grown;
     double seconds = 0;
