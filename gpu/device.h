@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,16 +58,16 @@ struct Event {
 
 // Page-locked host memory; frees itself. Not device memory and not counted as such.
 struct HostBuffer {
-    std::unique_ptr<std::byte[], void (*)(std::byte*)> data{nullptr, nullptr};
+    std::unique_ptr<std::byte[], std::function<void(std::byte*)>> data;
     size_t bytes = 0;
 };
 
-class Device {
+// All of a device but its kernels.
+class DeviceMemory {
   public:
-    virtual ~Device() = default;
+    virtual ~DeviceMemory() = default;
 
     virtual const DeviceInfo& info() const = 0;
-    virtual Kernels& kernels() = 0;
 
     // ---- memory --------------------------------------------------------------------------
     // Reserves addresses for `places` granules; maps nothing.
@@ -107,7 +108,13 @@ class Device {
     virtual void fill(StreamId stream, void* to, int byte, size_t bytes) = 0;
     virtual Event record(StreamId stream) = 0;
     virtual void wait(StreamId stream, Event event) = 0;  // later work waits; the caller may not
+    // Errors: what went wrong in any stream since the last call.
     virtual Result<void> synchronize(StreamId stream) = 0;
+};
+
+class Device : public virtual DeviceMemory {
+  public:
+    virtual Kernels& kernels() = 0;
 };
 
 // The host as a device. The card face emulates a card of `budget_bytes`, rounded down to whole

@@ -55,14 +55,15 @@ Result<std::vector<DeviceFacts>> list_devices(const Driver& driver) {
     return devices;
 }
 
-Result<std::unique_ptr<SharedContext>> SharedContext::create(std::shared_ptr<const Driver> driver,
+Result<std::shared_ptr<SharedContext>> SharedContext::create(std::shared_ptr<const Driver> driver,
                                                              Ordinal device) {
     Context context = nullptr;
     if (const Status status = driver->primary_context_retain(&context, device); status != 0)
         return tl::unexpected(driver->error(status, driver->primary_context_retain.name(),
                                             "The GPU cannot be opened",
                                             "device " + std::to_string(device)));
-    std::unique_ptr<SharedContext> shared(new SharedContext(std::move(driver), device, context));
+    const std::shared_ptr<SharedContext> shared(
+        new SharedContext(std::move(driver), device, context));
     if (const Status status = shared->make_current(); status != 0)
         return tl::unexpected(
             shared->driver().error(status, shared->driver().context_set_current.name(),

@@ -28,7 +28,7 @@ Result<std::vector<DeviceFacts>> list_devices(const Driver& driver);
 // The context of a device that all users in this process share, alive while one of them is.
 class SharedContext {
   public:
-    static Result<std::unique_ptr<SharedContext>> create(std::shared_ptr<const Driver> driver,
+    static Result<std::shared_ptr<SharedContext>> create(std::shared_ptr<const Driver> driver,
                                                          Ordinal device);
     ~SharedContext();
     SharedContext(const SharedContext&) = delete;

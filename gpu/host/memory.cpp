@@ -20,14 +20,6 @@ std::string system_error(const char* call) {
     return std::string(call) + ": " + std::strerror(errno);
 }
 
-tl::unexpected<Error> wrong_call(std::string what, std::string detail) {
-    return fail(ErrorKind::internal, std::move(what), std::move(detail));
-}
-
-std::string place_text(RangeId range, size_t place) {
-    return "range " + std::to_string(range) + ", place " + std::to_string(place);
-}
-
 tl::unexpected<Error> too_many_mappings(size_t count) {
     return fail(ErrorKind::device, "The memory of the device is cut into too many pieces",
                 std::to_string(count) + " separate mappings, " +
@@ -35,46 +27,25 @@ tl::unexpected<Error> too_many_mappings(size_t count) {
                 "Choose larger granules");
 }
 
-// Granules from `begin` on that follow one another in the file: the index behind the last.
-size_t run_end(std::span<const GranuleId> granules, size_t begin) {
-    size_t end = begin + 1;
-    while (end < granules.size() && granules[end] == granules[end - 1] + 1) ++end;
-    return end;
-}
-
 }  // namespace
 
 Memory::~Memory() {
-    for (RangeId range = 0; range < ranges_.size(); ++range) release(range);
+    for (RangeId range = 0; range < bases_.size(); ++range) release(range);
     if (file_ >= 0) close(file_);
 }
 
-Memory::Range* Memory::find(RangeId range) {
-    return range < ranges_.size() && ranges_[range].base ? &ranges_[range] : nullptr;
-}
-
-const Memory::Range* Memory::find(RangeId range) const {
-    return range < ranges_.size() && ranges_[range].base ? &ranges_[range] : nullptr;
-}
-
 std::byte* Memory::base(RangeId range) const {
-    const Range* found = find(range);
-    return found ? found->base : nullptr;
-}
-
-size_t Memory::places(RangeId range) const {
-    const Range* found = find(range);
-    return found ? found->granules.size() : 0;
+    return range < bases_.size() ? bases_[range] : nullptr;
 }
 
 Result<RangeId> Memory::reserve(size_t places) {
     constexpr size_t kMostBytes = size_t{1} << 46;  // half of the addresses of a process
-    if (places == 0) return wrong_call("A range of no places was asked for", "");
+    if (places == 0) return fail(ErrorKind::internal, "A range of no places was asked for");
     if (places > kMostBytes / granule_bytes_ - 1)
         return fail(ErrorKind::out_of_memory, "A range is larger than all addresses",
                     std::to_string(places) + " granules of " + format_bytes(granule_bytes_));
-    if (mappings_ + 1 > kMostMappings || ranges_.size() >= std::numeric_limits<RangeId>::max())
-        return fail(ErrorKind::device, "There are too many ranges", std::to_string(ranges_.size()));
+    if (mappings_ + 1 > kMostMappings)
+        return fail(ErrorKind::device, "There are too many ranges", std::to_string(bases_.size()));
     // One granule more than asked for: the range begins at a multiple of its granules.
     const size_t bytes = places * granule_bytes_;
     void* const span = mmap(nullptr, bytes + granule_bytes_, PROT_NONE,
@@ -87,19 +58,17 @@ Result<RangeId> Memory::reserve(size_t places) {
         (granule_bytes_ - reinterpret_cast<uintptr_t>(span) % granule_bytes_) % granule_bytes_;
     if (before > 0) munmap(first, before);
     munmap(first + before + bytes, granule_bytes_ - before);
-    ranges_.push_back({first + before, std::vector<GranuleId>(places, kNone)});
+    bases_.push_back(first + before);
     ++mappings_;
-    return static_cast<RangeId>(ranges_.size() - 1);
+    return table_.add_range(places);
 }
 
 void Memory::release(RangeId range) {
-    Range* const found = find(range);
-    if (!found) return;
-    mappings_ -= borders(*found, 0, found->granules.size() - 1) + 1;
-    for (GranuleId granule : found->granules)
-        if (granule != kNone) granules_[granule] = Use::free;
-    munmap(found->base, found->granules.size() * granule_bytes_);
-    *found = {};
+    if (!base(range)) return;
+    mappings_ -= borders(range, 0, places(range)) + 1;
+    munmap(bases_[range], places(range) * granule_bytes_);
+    bases_[range] = nullptr;
+    table_.remove_range(range);
 }
 
 uint64_t Memory::system_bytes() const {
@@ -145,52 +114,31 @@ bool Memory::give_pages_back(size_t first, size_t count) {
 
 Result<void> Memory::create(size_t count) {
     if (count == 0) return {};
-    if (count > kNone - granules())
-        return wrong_call("More granules were asked for than can be numbered",
-                          std::to_string(count));
+    if (auto r = table_.check_addition(count); !r) return r;
     if (auto r = system_has(count); !r) return r;
     if (file_ < 0) file_ = memfd_create("granary-device", MFD_CLOEXEC);
     if (file_ < 0) return no_memory(count, system_error("memfd_create"));
     if (!take_pages(granules(), count)) return no_memory(count, system_error("fallocate"));
-    granules_.resize(granules() + count, Use::free);
-    held_ += count;
+    table_.add_granules(count);
     return {};
 }
 
-bool Memory::change_use(std::span<const GranuleId> granules, Use from, Use to) {
-    for (size_t i = 0; i < granules.size(); ++i) {
-        if (granules[i] < granules_.size() && granules_[granules[i]] == from) {
-            granules_[granules[i]] = to;
-            continue;
-        }
-        for (size_t done = 0; done < i; ++done) granules_[granules[done]] = from;
-        return false;
-    }
-    return true;
-}
-
 Result<void> Memory::release_granules(std::span<const GranuleId> granules) {
-    if (!change_use(granules, Use::free, Use::released))
-        return wrong_call("Granules that are not free were to be given back",
-                          std::to_string(granules.size()));
+    if (auto r = table_.release(granules); !r) return r;
     for (size_t begin = 0, end; begin < granules.size(); begin = end) {
         end = run_end(granules, begin);
-        if (!give_pages_back(granules[begin], end - begin)) {
-            const std::string cause = system_error("fallocate");
-            const std::span<const GranuleId> rest = granules.subspan(begin);
-            (void)change_use(rest, Use::released, Use::free);
-            return fail(ErrorKind::device, "The system does not take memory back",
-                        std::to_string(rest.size()) + " granules, " + cause);
-        }
-        held_ -= end - begin;
+        if (give_pages_back(granules[begin], end - begin)) continue;
+        const std::string cause = system_error("fallocate");
+        const std::span<const GranuleId> rest = granules.subspan(begin);
+        (void)table_.recreate(rest);
+        return fail(ErrorKind::device, "The system does not take memory back",
+                    std::to_string(rest.size()) + " granules, " + cause);
     }
     return {};
 }
 
 Result<void> Memory::recreate(std::span<const GranuleId> granules) {
-    if (!change_use(granules, Use::released, Use::free))
-        return wrong_call("Granules that were not given back were asked for again",
-                          std::to_string(granules.size()));
+    if (auto r = table_.recreate(granules); !r) return r;
     Result<void> taken = system_has(granules.size());
     size_t begin = 0;
     while (taken && begin < granules.size()) {
@@ -201,41 +149,27 @@ Result<void> Memory::recreate(std::span<const GranuleId> granules) {
             taken = no_memory(granules.size(), system_error("fallocate"));
     }
     if (!taken) {
-        (void)change_use(granules, Use::free, Use::released);
+        (void)table_.release(granules);
         for (size_t i = 0; i < begin; ++i) (void)give_pages_back(granules[i], 1);
-        return taken;
     }
-    held_ += granules.size();
-    return {};
+    return taken;
 }
 
-Result<Memory::Range*> Memory::checked(RangeId range, size_t first, size_t count) {
-    Range* const found = find(range);
-    if (!found) return wrong_call("This range does not exist", std::to_string(range));
-    const size_t places = found->granules.size();
-    if (first > places || count > places - first)
-        return wrong_call("Places outside their range were named",
-                          place_text(range, first) + ", " + std::to_string(count) + " of them, " +
-                              std::to_string(places) + " exist");
+size_t Memory::borders(RangeId range, size_t first, size_t count) const {
+    const std::span<const GranuleId> granules = table_.places(range);
+    const size_t end = std::min(first + count + 1, granules.size());
+    size_t found = 0;
+    for (size_t place = std::max<size_t>(first, 1); place < end; ++place) {
+        const GranuleId before = granules[place - 1], here = granules[place];
+        const bool hole = before == GranuleTable::kNone || here == GranuleTable::kNone;
+        // Neighbours share a mapping when both are holes or follow one another in the file.
+        found += hole ? before != here : before + 1 != here;
+    }
     return found;
 }
 
-// Neighbours share a mapping when both are holes or their granules follow one another in the file.
-bool Memory::joined(const Range& range, size_t place) const {
-    const GranuleId before = range.granules[place - 1], here = range.granules[place];
-    return before == kNone || here == kNone ? before == here : before + 1 == here;
-}
-
-size_t Memory::borders(const Range& range, size_t first, size_t last) const {
-    size_t count = 0;
-    const size_t end = std::min(last + 1, range.granules.size() - 1);
-    for (size_t place = std::max<size_t>(first, 1); place <= end; ++place)
-        count += !joined(range, place);
-    return count;
-}
-
-Result<void> Memory::make_hole(const Range& range, size_t first, size_t count) {
-    void* const at = range.base + first * granule_bytes_;
+Result<void> Memory::make_hole(RangeId range, size_t first, size_t count) {
+    void* const at = bases_[range] + first * granule_bytes_;
     if (mmap(at, count * granule_bytes_, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
         return fail(ErrorKind::device, "Granules cannot be unmapped",
@@ -244,88 +178,49 @@ Result<void> Memory::make_hole(const Range& range, size_t first, size_t count) {
 }
 
 Result<void> Memory::map(RangeId range, size_t first, std::span<const GranuleId> granules) {
-    const Result<Range*> found = checked(range, first, granules.size());
-    if (!found) return tl::unexpected(found.error());
-    if (granules.empty()) return {};
-    Range& target = **found;
-    const size_t last = first + granules.size() - 1;
-    for (size_t place = first; place <= last; ++place)
-        if (target.granules[place] != kNone)
-            return wrong_call("A place is mapped already", place_text(range, place));
-
-    // The tables change first, since they tell what the change will cost; undo() takes it back.
-    const size_t borders_before = borders(target, first, last);
-    size_t entered = 0;
-    const auto undo = [&] {
-        for (size_t i = 0; i < entered; ++i) {
-            granules_[granules[i]] = Use::free;
-            target.granules[first + i] = kNone;
-        }
-    };
-    for (; entered < granules.size(); ++entered) {
-        const GranuleId granule = granules[entered];
-        if (granule >= granules_.size() || granules_[granule] != Use::free) {
-            undo();
-            return wrong_call(granule >= granules_.size() ? "This granule does not exist"
-                              : held(granule)             ? "A granule is mapped already"
-                                                          : "A granule was given back",
-                              "granule " + std::to_string(granule));
-        }
-        granules_[granule] = Use::mapped;
-        target.granules[first + entered] = granule;
-    }
-    const size_t after = mappings_ - borders_before + borders(target, first, last);
+    const size_t count = granules.size();
+    // The table changes first, since it tells what the change will cost.
+    const size_t borders_before = base(range) ? borders(range, first, count) : 0;
+    if (auto r = table_.map(range, first, granules); !r || count == 0) return r;
+    const size_t after = mappings_ - borders_before + borders(range, first, count);
     if (after > kMostMappings) {
-        undo();
+        (void)table_.unmap(range, first, count);
         return too_many_mappings(after);
     }
-    for (size_t begin = first; begin <= last;) {
-        size_t end = begin + 1;
-        while (end <= last && joined(target, end)) ++end;
+    for (size_t begin = 0, end; begin < count; begin = end) {
+        end = run_end(granules, begin);
         // Populated at once: the pages exist, and a fault for each would come in the middle of
         // work.
-        if (mmap(target.base + begin * granule_bytes_, (end - begin) * granule_bytes_,
+        if (mmap(bases_[range] + (first + begin) * granule_bytes_, (end - begin) * granule_bytes_,
                  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, file_,
-                 static_cast<off_t>(target.granules[begin] * uint64_t{granule_bytes_})) ==
-            MAP_FAILED) {
-            const std::string cause = system_error("mmap");
-            // Nothing is lost if this fails too: what stays mapped is not in the tables.
-            (void)make_hole(target, first, granules.size());
-            undo();
-            return fail(ErrorKind::device, "Granules cannot be mapped",
-                        std::to_string(granules.size()) + ", " + cause);
-        }
-        begin = end;
+                 static_cast<off_t>(granules[begin] * uint64_t{granule_bytes_})) != MAP_FAILED)
+            continue;
+        const std::string cause = system_error("mmap");
+        // Nothing is lost if this fails too: what stays mapped is not in the table.
+        (void)make_hole(range, first, count);
+        (void)table_.unmap(range, first, count);
+        return fail(ErrorKind::device, "Granules cannot be mapped",
+                    std::to_string(count) + ", " + cause);
     }
     mappings_ = after;
     return {};
 }
 
 Result<void> Memory::unmap(RangeId range, size_t first, size_t count) {
-    const Result<Range*> found = checked(range, first, count);
-    if (!found) return tl::unexpected(found.error());
+    const size_t borders_before = base(range) ? borders(range, first, count) : 0;
+    const Result<std::vector<GranuleId>> granules = table_.unmap(range, first, count);
+    if (!granules) return tl::unexpected(granules.error());
     if (count == 0) return {};
-    Range& target = **found;
-    const size_t last = first + count - 1;
-    for (size_t place = first; place <= last; ++place)
-        if (target.granules[place] == kNone)
-            return wrong_call("A place is not mapped", place_text(range, place));
     // A hole inside a run of granules makes three mappings of one: counted before it is made.
-    const auto begin = target.granules.begin() + static_cast<ptrdiff_t>(first);
-    const std::vector<GranuleId> granules(begin, begin + static_cast<ptrdiff_t>(count));
-    const size_t borders_before = borders(target, first, last);
-    std::fill_n(begin, count, kNone);
-    const size_t after = mappings_ - borders_before + borders(target, first, last);
+    const size_t after = mappings_ - borders_before + borders(range, first, count);
     const Result<void> hole = after > kMostMappings && after > mappings_
                                   ? Result<void>(too_many_mappings(after))
-                                  : make_hole(target, first, count);
-    if (!hole) {
-        std::copy(granules.begin(), granules.end(), begin);
-        return hole;
-    }
-    for (GranuleId granule : granules) granules_[granule] = Use::free;
-    mappings_ = after;
-    return {};
+                                  : make_hole(range, first, count);
+    if (hole)
+        mappings_ = after;
+    else
+        (void)table_.map(range, first, *granules);
+    return hole;
 }
 
 }  // namespace granary::gpu::host

@@ -7,11 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "gpu/device.h"
+#include "gpu/granule_table.h"
 
 namespace granary::gpu::host {
 
@@ -26,21 +27,19 @@ class Memory {
     Result<RangeId> reserve(size_t places);
     void release(RangeId range);  // unmaps what is still mapped
     std::byte* base(RangeId range) const;
-    size_t places(RangeId range) const;
+    size_t places(RangeId range) const { return table_.places(range).size(); }
 
     // `count` more granules, their pages taken from the system now: using them later cannot fail.
     Result<void> create(size_t count);
-    size_t granules() const { return granules_.size(); }
-    uint64_t bytes() const { return held_ * uint64_t{granule_bytes_}; }
+    size_t granules() const { return table_.granules(); }
+    uint64_t bytes() const { return table_.held_granules() * uint64_t{granule_bytes_}; }
     uint64_t system_bytes() const;  // the same, as the system counts it
 
     // As in Device. Errors: internal for places or granules that do not exist, are taken or are
     // free when they should not be; out_of_memory or device when the system refuses.
     Result<void> release_granules(std::span<const GranuleId> granules);
     Result<void> recreate(std::span<const GranuleId> granules);
-    bool held(GranuleId granule) const {
-        return granule < granules_.size() && granules_[granule] != Use::released;
-    }
+    bool held(GranuleId granule) const { return table_.held(granule); }
     Result<void> map(RangeId range, size_t first, std::span<const GranuleId> granules);
     Result<void> unmap(RangeId range, size_t first, size_t count);
 
@@ -50,23 +49,9 @@ class Memory {
     static constexpr size_t kMostMappings = 30'000;
 
   private:
-    static constexpr GranuleId kNone = std::numeric_limits<GranuleId>::max();
-    struct Range {
-        std::byte* base = nullptr;        // null: released
-        std::vector<GranuleId> granules;  // [places], kNone: unmapped
-    };
-    enum class Use : uint8_t { released, free, mapped };
-
-    Range* find(RangeId range);
-    const Range* find(RangeId range) const;
-    Result<Range*> checked(RangeId range, size_t first, size_t count);
-    // Borders between mappings among places [first, last], both included, and their neighbours.
-    size_t borders(const Range& range, size_t first, size_t last) const;
-    bool joined(const Range& range, size_t place) const;  // with the place before it
-    Result<void> make_hole(const Range& range, size_t first, size_t count);
-    // All of `granules` from one use to another. False, and nothing changed: one is in another use,
-    // does not exist, or is named twice.
-    bool change_use(std::span<const GranuleId> granules, Use from, Use to);
+    // Borders between mappings among places [first, first + count) and their neighbours.
+    size_t borders(RangeId range, size_t first, size_t count) const;
+    Result<void> make_hole(RangeId range, size_t first, size_t count);
     // Takes pages for `count` granules of the file, or gives theirs back.
     bool take_pages(size_t first, size_t count);
     bool give_pages_back(size_t first, size_t count);
@@ -76,9 +61,8 @@ class Memory {
 
     size_t granule_bytes_;
     int file_ = -1;
-    std::vector<Range> ranges_;
-    std::vector<Use> granules_;
-    size_t held_ = 0;  // of them, not released
+    GranuleTable table_;
+    std::vector<std::byte*> bases_;  // [ranges], null: released
     size_t mappings_ = 0;
 };
 

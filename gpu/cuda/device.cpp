@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "gpu/cuda/device.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace granary::gpu::cuda {
+
+template <class Call>
+auto GpuMemory::guarded(Call&& call) -> decltype(call()) {
+    if (lost_) return tl::unexpected(*lost_);
+    const Status status = context_->make_current();
+    decltype(call()) result = status == 0
+                                  ? call()
+                                  : tl::unexpected(context_->driver().error(
+                                        status, context_->driver().context_set_current.name(),
+                                        "The GPU does not answer"));
+    if (!result && result.error().kind == ErrorKind::device_lost) lost_ = result.error();
+    return result;
+}
+
+Result<std::unique_ptr<GpuMemory>> GpuMemory::open(std::shared_ptr<const Driver> driver,
+                                                   const Options& options) {
+    std::unique_ptr<GpuMemory> device(new GpuMemory);
+    if (auto r = device->initialise(std::move(driver), options); !r)
+        return tl::unexpected(r.error());
+    return device;
+}
+
+Result<void> GpuMemory::initialise(std::shared_ptr<const Driver> driver, const Options& options) {
+    const auto devices = list_devices(*driver);
+    if (!devices) return tl::unexpected(devices.error());
+    const auto facts =
+        std::find_if(devices->begin(), devices->end(),
+                     [&](const DeviceFacts& device) { return device.ordinal == options.device; });
+    if (facts == devices->end())
+        return fail(
+            ErrorKind::invalid_argument, "There is no such GPU",
+            std::to_string(options.device) + ", " + std::to_string(devices->size()) + " are there");
+    if (!facts->maps_memory)
+        return fail(ErrorKind::unsupported,
+                    "The driver cannot map this GPU's memory piece by piece", facts->name,
+                    "Update the driver");
+
+    constexpr size_t kLeast = size_t{2} << 20;
+    const size_t recommended = std::max(kLeast, facts->granule_bytes);
+    info_.granule_bytes = options.granule_bytes == 0 ? recommended : options.granule_bytes;
+    if (info_.granule_bytes % facts->granule_bytes != 0 || info_.granule_bytes < kLeast)
+        return fail(ErrorKind::invalid_argument, "Granules of this size cannot be had",
+                    format_bytes(info_.granule_bytes) + ", a multiple of " +
+                        format_bytes(recommended) + " is needed");
+    info_.id = (driver->api() == Api::cuda ? "cuda:" : "hip:") + std::to_string(facts->ordinal);
+    info_.name = facts->name;
+    info_.face = Face::card;
+
+    auto context = SharedContext::create(std::move(driver), options.device);
+    if (!context) return tl::unexpected(context.error());
+    context_ = std::move(*context);
+    memory_ = std::make_unique<Memory>(*context_, info_.granule_bytes);
+    auto streams = Streams::create(*context_);
+    if (!streams) return tl::unexpected(streams.error());
+    streams_ = std::move(*streams);
+    const auto now = memory_now();
+    if (!now) return tl::unexpected(now.error());
+    info_.free_bytes = now->first;
+    info_.total_bytes = now->second;
+    return {};
+}
+
+GpuMemory::~GpuMemory() {
+    // The destructors of the parts need the context; whether it is alive is theirs to find out.
+    if (context_) (void)context_->make_current();
+}
+
+Result<std::pair<uint64_t, uint64_t>> GpuMemory::memory_now() {
+    return guarded([&]() -> Result<std::pair<uint64_t, uint64_t>> {
+        size_t free_bytes = 0, total_bytes = 0;
+        const Driver& driver = context_->driver();
+        if (const Status status = driver.memory_info(&free_bytes, &total_bytes); status != 0)
+            return tl::unexpected(driver.error(status, driver.memory_info.name(),
+                                               "The GPU does not say how much memory is free"));
+        return std::pair<uint64_t, uint64_t>{free_bytes, total_bytes};
+    });
+}
+
+// A figure for people: where the driver does not say, the last one stands.
+void GpuMemory::refresh_free_bytes() {
+    if (const auto now = memory_now()) info_.free_bytes = now->first;
+}
+
+Result<RangeId> GpuMemory::reserve(size_t places) {
+    return guarded([&] { return memory_->reserve(places); });
+}
+
+void GpuMemory::release(RangeId range) {
+    if (!lost_ && context_->make_current() == 0) memory_->release(range);
+}
+
+Result<void> GpuMemory::create_granules(size_t count) {
+    if (count == 0) return {};
+    ++driver_allocations_;
+    auto created = guarded([&] { return memory_->create(count); });
+    refresh_free_bytes();
+    return created;
+}
+
+Result<void> GpuMemory::release_granules(std::span<const GranuleId> granules) {
+    auto released = guarded([&] { return memory_->release_granules(granules); });
+    refresh_free_bytes();
+    return released;
+}
+
+Result<void> GpuMemory::recreate_granules(std::span<const GranuleId> granules) {
+    if (granules.empty()) return {};
+    ++driver_allocations_;
+    auto recreated = guarded([&] { return memory_->recreate(granules); });
+    refresh_free_bytes();
+    return recreated;
+}
+
+Result<void> GpuMemory::map(RangeId range, size_t first, std::span<const GranuleId> granules) {
+    return guarded([&] { return memory_->map(range, first, granules); });
+}
+
+Result<void> GpuMemory::unmap(RangeId range, size_t first, size_t count) {
+    return guarded([&] { return memory_->unmap(range, first, count); });
+}
+
+Result<HostBuffer> GpuMemory::page_locked(size_t bytes) {
+    if (bytes == 0) return HostBuffer{};
+    ++driver_allocations_;
+    return guarded([&]() -> Result<HostBuffer> {
+        const Driver& driver = context_->driver();
+        void* memory = nullptr;
+        if (const Status status = driver.host_alloc(&memory, bytes, kHostPortable | kHostMapped);
+            status != 0)
+            return tl::unexpected(driver.error(status, driver.host_alloc.name(),
+                                               "There is no page-locked main memory for a buffer",
+                                               format_bytes(bytes)));
+        // The buffer keeps its context alive; it may be freed by any thread.
+        HostBuffer buffer;
+        buffer.data = {static_cast<std::byte*>(memory), [context = context_](std::byte* data) {
+                           (void)context->make_current();
+                           (void)context->driver().host_free(data);
+                       }};
+        buffer.bytes = bytes;
+        return buffer;
+    });
+}
+
+template <class Call>
+void GpuMemory::queued(Call&& call) {
+    if (lost_) return;
+    if (const Status status = context_->make_current(); status != 0)
+        streams_->note(status, context_->driver().context_set_current.name());
+    else
+        call();
+}
+
+void GpuMemory::copy(StreamId stream, void* to, const void* from, size_t bytes) {
+    queued([&] { streams_->copy(stream, to, from, bytes); });
+}
+
+void GpuMemory::fill(StreamId stream, void* to, int byte, size_t bytes) {
+    queued([&] { streams_->fill(stream, to, byte, bytes); });
+}
+
+gpu::Event GpuMemory::record(StreamId stream) {
+    gpu::Event event;
+    queued([&] { event = streams_->record(stream); });
+    return event;
+}
+
+void GpuMemory::wait(StreamId stream, gpu::Event event) {
+    queued([&] { streams_->wait(stream, event); });
+}
+
+Result<void> GpuMemory::synchronize(StreamId stream) {
+    return guarded([&] { return streams_->synchronize(stream); });
+}
+
+}  // namespace granary::gpu::cuda

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A GPU as a device, but for its kernels.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "gpu/cuda/context.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/cuda/streams.h"
+#include "gpu/device.h"
+
+namespace granary::gpu::cuda {
+
+struct Options {
+    Ordinal device = 0;        // of list_devices
+    size_t granule_bytes = 0;  // 0: what the driver recommends, 2 MiB at least
+};
+
+// Once the context is lost, every call answers so at once and touches nothing; destroying the last
+// user of the context and opening the device again gives a new one.
+class GpuMemory : public virtual DeviceMemory {
+  public:
+    // Errors: unsupported for a GPU that cannot map memory; invalid_argument for a device or a
+    // granule size that does not exist; else the driver's.
+    static Result<std::unique_ptr<GpuMemory>> open(std::shared_ptr<const Driver> driver,
+                                                   const Options& options);
+    ~GpuMemory() override;
+
+    const DeviceInfo& info() const override { return info_; }
+
+    Result<RangeId> reserve(size_t places) override;
+    void release(RangeId range) override;
+    std::byte* base(RangeId range) const override { return memory_->base(range); }
+    size_t places(RangeId range) const override { return memory_->places(range); }
+    Result<void> create_granules(size_t count) override;
+    size_t granules() const override { return memory_->granules(); }
+    Result<void> release_granules(std::span<const GranuleId> granules) override;
+    Result<void> recreate_granules(std::span<const GranuleId> granules) override;
+    bool held(GranuleId granule) const override { return memory_->held(granule); }
+    Result<void> map(RangeId range, size_t first, std::span<const GranuleId> granules) override;
+    Result<void> unmap(RangeId range, size_t first, size_t count) override;
+    uint64_t driver_allocations() const override { return driver_allocations_; }
+    uint64_t driver_bytes() const override { return memory_->bytes(); }
+    Result<HostBuffer> page_locked(size_t bytes) override;
+
+    void copy(StreamId stream, void* to, const void* from, size_t bytes) override;
+    void fill(StreamId stream, void* to, int byte, size_t bytes) override;
+    gpu::Event record(StreamId stream) override;
+    void wait(StreamId stream, gpu::Event event) override;
+    Result<void> synchronize(StreamId stream) override;
+
+    // For those who queue kernels. The context is current on the calling thread afterwards.
+    const SharedContext& context() const { return *context_; }
+    Stream stream(StreamId id) const { return streams_->stream(id); }
+    // Free and total bytes of the device's memory, as the driver says now.
+    Result<std::pair<uint64_t, uint64_t>> memory_now();
+
+  protected:
+    GpuMemory() = default;
+    Result<void> initialise(std::shared_ptr<const Driver> driver, const Options& options);
+
+  private:
+    // Runs `call` with the context current, unless it is lost, and keeps the error by which it is.
+    template <class Call>
+    auto guarded(Call&& call) -> decltype(call());
+    // The same for work without a result: what fails is the next synchronize's error.
+    template <class Call>
+    void queued(Call&& call);
+    void refresh_free_bytes();
+
+    // In this order, so that each goes before what it uses.
+    std::shared_ptr<SharedContext> context_;
+    std::unique_ptr<Memory> memory_;
+    std::unique_ptr<Streams> streams_;
+    DeviceInfo info_;
+    std::optional<Error> lost_;
+    uint64_t driver_allocations_ = 0;
+};
+
+}  // namespace granary::gpu::cuda

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The streams of a GPU, with events that are created once: a load point, as granules are.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "gpu/cuda/context.h"
+#include "gpu/device.h"
+
+namespace granary::gpu::cuda {
+
+class Streams {
+  public:
+    static Result<std::unique_ptr<Streams>> create(const SharedContext& context);
+    ~Streams();  // waits for what is queued
+    Streams(const Streams&) = delete;
+    Streams& operator=(const Streams&) = delete;
+
+    // As in Device. What a call without a result could not do is the next synchronize's error.
+    void copy(StreamId stream, void* to, const void* from, size_t bytes);
+    void fill(StreamId stream, void* to, int byte, size_t bytes);
+    gpu::Event record(StreamId stream);
+    void wait(StreamId stream, gpu::Event event);
+    Result<void> synchronize(StreamId stream);
+    // Keeps the first error for that.
+    void note(Status status, std::string_view function, size_t bytes = 0);
+
+    Stream stream(StreamId id) const { return queues_[static_cast<size_t>(id)].stream; }
+
+  private:
+    // Waiting for an event whose place was taken by a later one of its stream waits for that one:
+    // longer than needed, never too short.
+    static constexpr size_t kEvents = 64;
+    struct Queue {
+        Stream stream = nullptr;
+        std::array<Event, kEvents> events{};
+        uint64_t recorded = 0;
+    };
+
+    explicit Streams(const Driver& driver) : driver_(driver) {}
+    Queue& queue(StreamId id) { return queues_[static_cast<size_t>(id)]; }
+
+    const Driver& driver_;
+    std::array<Queue, 2> queues_;  // by StreamId
+    std::optional<Error> failed_;  // the first since the last synchronize
+};
+
+}  // namespace granary::gpu::cuda
