@@ -144,7 +144,8 @@ class Kernels {
     virtual void matmul(std::span<const Matmul> jobs, const Activations& in) = 0;
 
     // q and k: RMS norm per head (null weight: none), then NEOX rotation at position
-    // first_cell + i; q in place, k and v written to cells first_cell.. of kv.
+    // first_cell + i; q in place, k and v written to cells first_cell.. of kv. What kv keeps rotated
+    // (KvPart::rotated) is rotated last, q with k.
     virtual void rope_store(const AttentionShape& shape, const float* q_norm /*[head_dim]*/,
                             const float* k_norm /*[head_dim]*/, uint32_t first_cell, uint32_t n,
                             float* q /*[n, heads, head_dim]*/,
@@ -152,7 +153,8 @@ class Kernels {
                             const float* v /*[n, kv_heads, head_dim]*/, const KvView& kv) = 0;
 
     // out[i] = softmax(scale q[i] . K[0..first_cell + i]) V: causal, over stored cells only.
-    // Tiles lie at absolute multiples of 64 cells. Fills out.codes too when it is not null.
+    // Tiles lie at absolute multiples of 64 cells. Where kv keeps V rotated, out is rotated back.
+    // Fills out.codes too when it is not null.
     virtual void attention_prompt(const AttentionShape& shape, const float* q, uint32_t first_cell,
                                   const KvView& kv, const Activations& out) = 0;
     // The same for 1 to 8 generated tokens, cut at absolute multiples of 512 cells.

@@ -70,7 +70,7 @@ struct KvParts {
     KvPart k, v;
     size_t bytes = 0;  // a multiple of 2 * kStepCells
 };
-constexpr KvParts kv_parts(KvFormat format, uint32_t kv_heads, uint32_t head_dim) {
+constexpr KvParts kv_parts(KvCodes k, KvCodes v, uint32_t kv_heads, uint32_t head_dim) {
     KvParts parts;
     const auto lay = [&](KvCodes codes) {
         KvPart part{codes, parts.bytes, 0, kv_heads * kv_code_bytes(codes, head_dim),
@@ -79,9 +79,12 @@ constexpr KvParts kv_parts(KvFormat format, uint32_t kv_heads, uint32_t head_dim
         parts.bytes = part.scale_offset + part.scale_row * kStepCells;
         return part;
     };
-    parts.k = lay(k_codes(format));
-    parts.v = lay(v_codes(format));
+    parts.k = lay(k);
+    parts.v = lay(v);
     return parts;
+}
+constexpr KvParts kv_parts(KvFormat format, uint32_t kv_heads, uint32_t head_dim) {
+    return kv_parts(k_codes(format), v_codes(format), kv_heads, head_dim);
 }
 
 // The K/V cells of one layer of one conversation. The range is step-major: row c of a part lies in

@@ -267,6 +267,7 @@ void HostKernels::attention_decode(const AttentionShape& shape, const float* q, 
                 add_scaled(to, from, factor, dim);
             }
             for (uint32_t j = 0; j < dim; ++j) to[j] /= sum;
+            if (kv.v.rotated()) rotate_head(to, dim);
         }
     };
 

@@ -197,6 +197,7 @@ void HostKernels::attention_prompt(const AttentionShape& shape, const float* q, 
                     (size_t{first_token + r / used} * shape.heads + first_head + r % used) * dim;
                 const float factor = 1 / b.sum[r];
                 for (uint32_t j = 0; j < dim; ++j) to[j] = b.out[j * kLanes + r] * factor;
+                if (kv.v.rotated()) rotate_head(to, dim);
             }
         }
     });

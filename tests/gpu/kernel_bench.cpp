@@ -53,6 +53,14 @@ struct Bench {
         return best;
     }
 
+    void hand_scratch(const AttentionShape& shape, uint32_t cells) {
+        scratch.resize(kernels.scratch_bytes(shape, cells) + 64);
+        void* aligned = scratch.data();
+        size_t space = scratch.size();
+        std::align(64, space - 64, aligned, space);
+        kernels.set_scratch(static_cast<std::byte*>(aligned), space);
+    }
+
     bool wanted(const std::string& name) const { return name.find(filter) != std::string::npos; }
 
     void row(const std::string& name, double operations, double bytes,
@@ -208,17 +216,68 @@ void forward(host::HostKernels& kernels, Model& model, Buffers& b, uint32_t firs
     kernels.argmax(b.logits.data(), 1, kVocab, b.best.data());
 }
 
+AttentionShape attention_shape(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
+    AttentionShape shape;
+    shape.heads = heads;
+    shape.kv_heads = kv_heads;
+    shape.head_dim = shape.rope_dims = dim;
+    shape.scale = 1 / std::sqrt(static_cast<float>(dim));
+    return shape;
+}
+
+// Storing cells and attending to them. Names begin with "attention".
+void attention_rows(Bench& bench, const AttentionShape& shape, KvFormat format, Random& random) {
+    constexpr uint32_t kCells = 32768, kRows = 512;
+    const std::string what = std::string(kv_format_name(format)) + " " +
+                             std::to_string(shape.heads) + "/" + std::to_string(shape.kv_heads) +
+                             "x" + std::to_string(shape.head_dim);
+    if (!bench.wanted("attention store " + what) && !bench.wanted("attention decode " + what) &&
+        !bench.wanted("attention prompt " + what))
+        return;
+    host::HostKernels& kernels = bench.kernels;
+    const uint32_t width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
+    bench.hand_scratch(shape, kCells + kRows);
+    const KvParts parts = kv_parts(format, shape.kv_heads, shape.head_dim);
+    std::vector<std::byte> cells((kCells / kStepCells + 1) * parts.bytes);
+    const KvView kv{cells.data(), parts.bytes, parts.k, parts.v};
+    std::vector<float> q(size_t{kRows} * width), values(size_t{kRows} * kv_width);
+    Rows out(kernels, kRows, width, Arithmetic::fast);
+    const auto store = [&](uint32_t first, uint32_t n) {
+        kernels.rope_store(shape, nullptr, nullptr, first, n, q.data(), values.data(),
+                           values.data(), kv);
+    };
+    for (float& x : q) x = random.value();
+    for (uint32_t first = 0; first < kCells; first += kRows) {
+        for (float& x : values) x = random.value();
+        store(first, kRows);
+    }
+    Activations to = out.view;
+    for (const uint32_t n : {1u, kRows})
+        bench.row("attention store " + what + ", rows " + std::to_string(n),
+                  10.0 * n * (width + 2 * kv_width), 4.0 * n * (2 * width + 2 * kv_width),
+                  [&] { store(0, n); });
+    for (const uint32_t longest : {64u, 4096u, kCells}) {
+        const std::string at = what + " at " + std::to_string(longest);
+        const double pairs = static_cast<double>(longest) * width;
+        const double bytes =
+            static_cast<double>(longest) * static_cast<double>(parts.bytes) / kStepCells;
+        to.rows = 1;
+        bench.row("attention decode " + at, 4 * pairs, bytes,
+                  [&] { kernels.attention_decode(shape, q.data(), longest - 1, kv, to); });
+        to.rows = kRows;
+        bench.row("attention prompt " + at, 4 * kRows * pairs,
+                  bytes * kRows * shape.heads / shape.kv_heads / 64,
+                  [&] { kernels.attention_prompt(shape, q.data(), longest - 1, kv, to); });
+    }
+}
+
 void run(Bench& bench) {
     Random random(1);
     host::HostKernels& kernels = bench.kernels;
     bench.read_rate = measure_reading(bench);
     std::printf("%u threads, reading %.1f GB/s\n", bench.pool.threads(), bench.read_rate / 1e9);
     Model model(42000, random);
-    bench.scratch.resize(kernels.scratch_bytes(model.attention, 42000) + 64);
-    void* aligned = bench.scratch.data();
-    size_t space = bench.scratch.size();
-    std::align(64, space - 64, aligned, space);
-    kernels.set_scratch(static_cast<std::byte*>(aligned), space);
+    bench.hand_scratch(model.attention, 42000);
 
     bench.row("fork and join", 0, 0, [&] { bench.pool.run([](unsigned) {}); });
     bench.row("barrier", 0, 0, [&] {
@@ -296,28 +355,12 @@ void run(Bench& bench) {
                   [&] { kernels.embed(model.embedding->weight, b.tokens.data(), 1, b.x.data()); });
         bench.row("argmax 8192", kVocab, 4.0 * kVocab,
                   [&] { kernels.argmax(b.logits.data(), 1, kVocab, b.best.data()); });
-        std::vector<float> kv(size_t{512} * kKvHeads * kDim);
-        for (uint32_t cell = 0; cell < 42000; cell += 512) {
-            for (float& x : kv) x = random.value();
-            kernels.rope_store(model.attention, nullptr, nullptr, cell, 512, b.q.data(), kv.data(),
-                               kv.data(), layer.kv);
-        }
-        for (const uint32_t cells : {64u, 512u, 4096u, 40960u}) {
-            Activations out = b.attended.view;
-            const double pairs = static_cast<double>(cells) * kHeads * kDim;
-            const double bytes = 2.0 * cells * layer.kv.k.code_row;
-            out.rows = 1;
-            bench.row("attention_decode at " + std::to_string(cells), 4 * pairs, bytes, [&] {
-                kernels.attention_decode(model.attention, b.q.data(), cells - 1, layer.kv, out);
-            });
-            out.rows = 512;
-            bench.row("attention_prompt 512 at " + std::to_string(cells), 4 * 512 * pairs,
-                      bytes * 512 / 16, [&] {
-                          kernels.attention_prompt(model.attention, b.q.data(), cells - 1, layer.kv,
-                                                   out);
-                      });
-        }
     }
+    for (const AttentionShape& shape :
+         {attention_shape(8, 2, 64), attention_shape(32, 4, 128), attention_shape(16, 2, 256)})
+        for (const KvFormat format : {KvFormat::f16, KvFormat::int8, KvFormat::k8v4, KvFormat::q4})
+            attention_rows(bench, shape, format, random);
+    bench.hand_scratch(model.attention, 42000);
     for (const uint32_t cells : {100u, 1000u, 40000u}) {
         if (!bench.wanted("model decode")) break;
         Buffers b(kernels, 1);

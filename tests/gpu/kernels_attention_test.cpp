@@ -3,6 +3,7 @@
 #include <hwy/targets.h>
 
 #include "gpu/host/host_kernels.h"
+#include "gpu/host/kv_codes.h"
 #include "tests/gpu/kernels_support.h"
 
 namespace granary::gpu::test {
@@ -22,12 +23,32 @@ struct Cells {
         memory.assign((count + kStepCells - 1) / kStepCells * view.step_bytes, std::byte{0xff});
         view.base = memory.data() + parts.bytes;
     }
-    float get(const KvPart& part, uint32_t cell, uint32_t head, uint32_t j) const {
-        const std::byte* row = view.base + cell / kStepCells * view.step_bytes + part.code_offset +
-                               cell % kStepCells * part.code_row;
-        const size_t index = size_t{head} * shape.head_dim + j;
-        return part.codes == KvCodes::f16 ? host::load_half(row + 2 * index)
-                                          : host::load<float>(row + 4 * index);
+    // One head of one cell as it is kept, rotated where it is.
+    std::vector<float> head(const KvPart& part, uint32_t cell, uint32_t number) const {
+        const uint32_t dim = shape.head_dim, row = cell % kStepCells;
+        const std::byte* step = view.base + cell / kStepCells * view.step_bytes;
+        const std::byte* codes =
+            step + part.code_offset + row * part.code_row + number * kv_code_bytes(part.codes, dim);
+        const std::byte* scales = step + part.scale_offset + row * part.scale_row +
+                                  number * kv_scale_bytes(part.codes, dim);
+        std::vector<float> values(dim);
+        if (part.codes == KvCodes::f16)
+            for (uint32_t j = 0; j < dim; ++j) values[j] = host::load_half(codes + 2 * j);
+        else if (part.codes == KvCodes::f32)
+            std::memcpy(values.data(), codes, dim * sizeof(float));
+        else
+            host::decode_rows(part.codes, {codes, scales, 0, 0, 1}, dim, values.data(), dim);
+        return values;
+    }
+    // Heads [first cells, kv_heads, head_dim].
+    std::vector<float> heads(const KvPart& part, uint32_t count) const {
+        std::vector<float> all;
+        for (uint32_t cell = 0; cell < count; ++cell)
+            for (uint32_t h = 0; h < shape.kv_heads; ++h) {
+                const std::vector<float> values = head(part, cell, h);
+                all.insert(all.end(), values.begin(), values.end());
+            }
+        return all;
     }
 };
 
@@ -117,26 +138,30 @@ std::vector<double> normed_and_turned(const AttentionShape& shape, const float* 
     return y;
 }
 
-std::vector<double> exact_attention(const Tokens& tokens, const Cells& cells,
-                                    const std::vector<float>& q, uint32_t token) {
-    const AttentionShape& shape = tokens.shape;
-    std::vector<double> out(size_t{shape.heads} * shape.head_dim);
+// In double precision over the stored cells k and v [cells, kv_heads, head_dim].
+std::vector<double> exact_attention(const AttentionShape& shape, const std::vector<float>& k,
+                                    const std::vector<float>& v, const std::vector<float>& q,
+                                    uint32_t token, bool v_rotated) {
+    const uint32_t dim = shape.head_dim;
+    std::vector<double> out;
     for (uint32_t h = 0; h < shape.heads; ++h) {
         const uint32_t kv_head = h / (shape.heads / shape.kv_heads);
-        const float* query = q.data() + (size_t{token} * shape.heads + h) * shape.head_dim;
-        std::vector<double> weight(token + 1);
+        const float* query = q.data() + (size_t{token} * shape.heads + h) * dim;
+        const auto at = [&](uint32_t cell) {
+            return (size_t{cell} * shape.kv_heads + kv_head) * dim;
+        };
+        std::vector<double> weight(token + 1), sums(dim);
         double largest = -1e300, sum = 0;
         for (uint32_t c = 0; c <= token; ++c) {
-            for (uint32_t j = 0; j < shape.head_dim; ++j)
-                weight[c] += static_cast<double>(query[j]) *
-                             cells.get(cells.view.k, c, kv_head, j) * shape.scale;
+            for (uint32_t j = 0; j < dim; ++j)
+                weight[c] += static_cast<double>(query[j]) * k[at(c) + j] * shape.scale;
             largest = std::max(largest, weight[c]);
         }
         for (double& w : weight) sum += w = std::exp(w - largest);
         for (uint32_t c = 0; c <= token; ++c)
-            for (uint32_t j = 0; j < shape.head_dim; ++j)
-                out[size_t{h} * shape.head_dim + j] +=
-                    weight[c] / sum * cells.get(cells.view.v, c, kv_head, j);
+            for (uint32_t j = 0; j < dim; ++j) sums[j] += weight[c] / sum * v[at(c) + j];
+        if (v_rotated) sums = rotated(sums);  // its own inverse
+        out.insert(out.end(), sums.begin(), sums.end());
     }
     return out;
 }
@@ -147,7 +172,24 @@ struct Case {
 };
 class Attention : public testing::TestWithParam<Case> {};
 
-// Rotation and storage against double precision: f32 rounding, and 2^-11 for f16 cells.
+// Of values that are spread evenly up to the largest, in relative L2: a step over sqrt(12), the
+// step being the largest over 127 or 7 and the norm 0.58 times the largest; a rotated head has a
+// largest value of about three times its norm. f16 2^-11 and f32 rounding.
+double rounding(KvCodes codes) {
+    switch (codes) {
+        case KvCodes::f16:
+            return 6e-4;
+        case KvCodes::f32:
+            return 2e-6;
+        case KvCodes::int8:
+            return 1e-2;
+        case KvCodes::int4:
+            return 0.16;
+    }
+    return 0;
+}
+
+// Rotation and storage against double precision.
 TEST_P(Attention, StoresTurnedKeys) {
     const Case& c = GetParam();
     Random random(1);
@@ -166,27 +208,28 @@ TEST_P(Attention, StoresTurnedKeys) {
         std::vector<float> q = tokens.q;
         kernels.rope_store(shape, tokens.q_norm.data(), tokens.k_norm.data(), first, 3, q.data(),
                            tokens.k.data(), tokens.v.data(), view);
-        const double tolerance = c.format == KvFormat::f16 ? 6e-4 : 2e-6;
         for (uint32_t i = 0; i < 3; ++i) {
             for (uint32_t h = 0; h < c.kv_heads; ++h) {
                 const size_t at = (size_t{i} * c.kv_heads + h) * c.dim;
-                std::vector<float> k(c.dim), v(c.dim);
-                for (uint32_t j = 0; j < c.dim; ++j) {
-                    k[j] = cells.get(view.k, first - base + i, h, j);
-                    v[j] = cells.get(view.v, first - base + i, h, j);
-                }
-                EXPECT_LT(
-                    distance(k, normed_and_turned(shape, &tokens.k[at], tokens.k_norm, first + i)),
-                    tolerance);
-                EXPECT_LT(distance(v, std::vector<float>(&tokens.v[at], &tokens.v[at] + c.dim)),
-                          tolerance);
+                const std::vector<float> k = cells.head(view.k, first - base + i, h);
+                const std::vector<float> v = cells.head(view.v, first - base + i, h);
+                const std::vector<double> turned =
+                    normed_and_turned(shape, &tokens.k[at], tokens.k_norm, first + i);
+                const std::vector<float> value(&tokens.v[at], &tokens.v[at] + c.dim);
+                EXPECT_LT(distance(k, view.k.rotated() ? rotated(turned) : turned),
+                          rounding(view.k.codes));
+                if (view.v.rotated())
+                    EXPECT_LT(distance(v, rotated(value)), rounding(view.v.codes));
+                else
+                    EXPECT_LT(distance(v, value), rounding(view.v.codes));
             }
             for (uint32_t h = 0; h < c.heads; ++h) {
                 const size_t at = (size_t{i} * c.heads + h) * c.dim;
-                EXPECT_LT(
-                    distance(std::vector<float>(&q[at], &q[at] + c.dim),
-                             normed_and_turned(shape, &tokens.q[at], tokens.q_norm, first + i)),
-                    2e-6);
+                const std::vector<double> turned =
+                    normed_and_turned(shape, &tokens.q[at], tokens.q_norm, first + i);
+                EXPECT_LT(distance(std::vector<float>(&q[at], &q[at] + c.dim),
+                                   view.k.rotated() ? rotated(turned) : turned),
+                          2e-6);
             }
         }
     }
@@ -202,9 +245,14 @@ TEST_P(Attention, MatchesDoublePrecision) {
         std::vector<float> q;
         const std::vector<float> out = attend(tokens, cells, prompt, 2048, 2, &q);
         const size_t row = size_t{c.heads} * c.dim;
+        const std::vector<float> k = cells.heads(cells.view.k, tokens.count);
+        const std::vector<float> v = cells.heads(cells.view.v, tokens.count);
         for (const uint32_t token : {0u, 1u, 63u, 64u, 65u, 511u, 512u, 1023u, 1024u, 1099u}) {
             const std::vector<float> got(&out[token * row], &out[token * row] + row);
-            EXPECT_LT(distance(got, exact_attention(tokens, cells, q, token)), 3e-6) << token;
+            EXPECT_LT(distance(got, exact_attention(tokens.shape, k, v, q, token,
+                                                    cells.view.v.rotated())),
+                      3e-6)
+                << token;
         }
     }
 }
@@ -231,7 +279,15 @@ INSTANTIATE_TEST_SUITE_P(
     Shapes, Attention,
     testing::Values(Case{8, 2, 64, KvFormat::f16}, Case{4, 4, 64, KvFormat::f32},
                     Case{6, 2, 24, KvFormat::f16}, Case{9, 1, 8, KvFormat::f32},
-                    Case{4, 2, 128, KvFormat::f16}, Case{2, 1, 256, KvFormat::f16}));
+                    Case{4, 2, 128, KvFormat::f16}, Case{2, 1, 256, KvFormat::f16},
+                    Case{8, 2, 64, KvFormat::int8}, Case{8, 2, 64, KvFormat::k8v4},
+                    Case{8, 2, 64, KvFormat::q4}, Case{3, 1, 8, KvFormat::int8},
+                    Case{3, 1, 8, KvFormat::q4}, Case{6, 2, 24, KvFormat::k8v4},
+                    Case{4, 2, 40, KvFormat::q4}, Case{4, 2, 80, KvFormat::int8},
+                    Case{4, 2, 80, KvFormat::q4}, Case{4, 1, 96, KvFormat::k8v4},
+                    Case{4, 2, 128, KvFormat::k8v4}, Case{4, 2, 128, KvFormat::q4},
+                    Case{2, 1, 192, KvFormat::q4}, Case{2, 1, 256, KvFormat::int8},
+                    Case{2, 1, 256, KvFormat::k8v4}, Case{2, 1, 256, KvFormat::q4}));
 
 // Every vector target that this machine has, the portable one too.
 TEST(AttentionTargets, AllMatchDoublePrecision) {
@@ -241,14 +297,20 @@ TEST(AttentionTargets, AllMatchDoublePrecision) {
     for (int64_t left = targets; left != 0; left &= left - 1) {
         const int64_t target = left & -left;
         hwy::SetSupportedTargetsForTest(target);
-        for (const uint32_t prompt : {150u, 10u}) {
-            Cells cells(tokens.shape, KvFormat::f16, tokens.count);
-            std::vector<float> q;
-            const std::vector<float> out = attend(tokens, cells, prompt, 64, 2, &q);
-            for (const uint32_t token : {0u, 9u, 149u}) {
-                const std::vector<float> got(&out[token * 512], &out[token * 512] + 512);
-                EXPECT_LT(distance(got, exact_attention(tokens, cells, q, token)), 3e-6)
-                    << hwy::TargetName(target);
+        for (const KvFormat format : {KvFormat::f16, KvFormat::int8, KvFormat::q4}) {
+            for (const uint32_t prompt : {150u, 10u}) {
+                Cells cells(tokens.shape, format, tokens.count);
+                std::vector<float> q;
+                const std::vector<float> out = attend(tokens, cells, prompt, 64, 2, &q);
+                const std::vector<float> k = cells.heads(cells.view.k, tokens.count);
+                const std::vector<float> v = cells.heads(cells.view.v, tokens.count);
+                for (const uint32_t token : {0u, 9u, 149u}) {
+                    const std::vector<float> got(&out[token * 512], &out[token * 512] + 512);
+                    EXPECT_LT(distance(got, exact_attention(tokens.shape, k, v, q, token,
+                                                            cells.view.v.rotated())),
+                              3e-6)
+                        << hwy::TargetName(target) << " " << kv_format_name(format);
+                }
             }
         }
     }

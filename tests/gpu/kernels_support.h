@@ -2,6 +2,7 @@
 // What the kernel tests share: random weights of every type, and comparisons.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -120,6 +121,20 @@ struct Rows {
     }
     Rows(const Rows&) = delete;
 };
+
+// A head times Sylvester's matrices, H(i, j) = (-1)^(bits that i and j share) / sqrt(run), in runs
+// of the largest power of two that divides it.
+template <class T>
+std::vector<double> rotated(const std::vector<T>& head) {
+    const auto dim = static_cast<uint32_t>(head.size());
+    const uint32_t run = dim & (~dim + 1);
+    std::vector<double> out(dim);
+    for (uint32_t i = 0; i < dim; ++i)
+        for (uint32_t j = 0; j < run; ++j)
+            out[i] += (std::popcount(i % run & j) % 2 ? -1.0 : 1.0) *
+                      static_cast<double>(head[i / run * run + j]) / std::sqrt(run);
+    return out;
+}
 
 // Relative L2 distance of `got` from `exact`.
 template <class Exact>
