@@ -150,7 +150,8 @@ Result<void> set_prefill_stream_min(Settings& settings, std::string_view value) 
 }
 
 Result<void> set_kv(Settings& settings, std::string_view value) {
-    constexpr gpu::KvFormat formats[] = {gpu::KvFormat::f16};
+    constexpr gpu::KvFormat formats[] = {gpu::KvFormat::f16, gpu::KvFormat::int8,
+                                         gpu::KvFormat::k8v4, gpu::KvFormat::q4};
     if (value == "auto") {
         settings.kv.reset();
         return {};
@@ -160,7 +161,7 @@ Result<void> set_kv(Settings& settings, std::string_view value) {
         settings.kv = format;
         return {};
     }
-    return bad_value("kv", value, "auto or f16");
+    return bad_value("kv", value, "auto, f16, int8, k8v4 or q4");
 }
 
 Result<void> set_vram_budget(Settings& settings, std::string_view value) {
@@ -258,7 +259,11 @@ const std::array<Setting, 10>& table() {
           "those that are asked for."},
          set_prefill_stream_min,
          [](const Settings& s) { return count_text(s.prefill_stream_min); }},
-        {{"kv", "Format in which the keys and values of a conversation are kept."},
+        {{"kv",
+          "Format of a conversation's keys and values: f16, int8 (half the memory), k8v4 (values "
+          "in "
+          "4 bits) or q4 (both in 4 bits, costs answers; auto: f16 for short contexts, smaller "
+          "ones for long)."},
          set_kv,
          [](const Settings& s) { return std::string(s.kv ? gpu::kv_format_name(*s.kv) : "auto"); }},
         {{"vram-budget",

@@ -129,12 +129,10 @@ Error refusal(const ModelFacts& model, const DeviceFacts& device, const DeviceFa
         }
     }
     // A context short enough for this budget, if there is one.
-    const uint64_t step_bytes = kv_step_bytes(model, device, settings, max_context);
-    const uint64_t without_kv = least.total() - least.kv_at_max;
-    const uint64_t steps =
-        step_bytes > 0 && without_kv < limit ? (limit - without_kv) * granule / step_bytes : 0;
-    const std::string shorter =
-        steps > 0 ? "lower max-context to " + std::to_string(steps * gpu::kStepCells) : "";
+    const uint64_t without_kv = std::min(least.total() - least.kv_at_max, limit);
+    const uint64_t cells =
+        kv_cells_within(model, device, settings, max_context, (limit - without_kv) * granule);
+    const std::string shorter = cells > 0 ? "lower max-context to " + std::to_string(cells) : "";
 
     std::string advice;
     if (by_budget && least.total() <= free_granules) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "engine/kv/kv_layout.h"
 #include "engine/memory/layout.h"
 
 namespace granary {
@@ -94,6 +95,7 @@ TEST(Planner, ARefusalNamesEachTermAndWhatWouldFit) {
     Settings settings;
     settings.vram_budget = 8ull << 30;
     settings.max_context = 262144;
+    settings.kv = gpu::KvFormat::f16;
     const auto refused = planner.plan(settings);
     ASSERT_FALSE(refused);
     const std::string message = refused.error().message();
@@ -108,6 +110,64 @@ TEST(Planner, ARefusalNamesEachTermAndWhatWouldFit) {
     EXPECT_TRUE(planner.plan(settings));
     settings.max_context += 2 * gpu::kStepCells;
     EXPECT_FALSE(planner.plan(settings));
+}
+
+// 96 KiB a token in f16, 49.5 in int8, 38.25 in k8v4, 27 in q4.
+TEST(Planner, TheFormatFollowsFromModelAndContext) {
+    const auto format = [&](uint32_t context, uint64_t gib, const Settings& more = {}) {
+        Settings settings = more;
+        settings.max_context = context;
+        settings.vram_budget = gib << 30;
+        const auto plan = Planner(large_model(), card_facts(gib << 30)).plan(settings);
+        EXPECT_TRUE(plan) << plan.error().message();
+        if (!plan) return gpu::KvFormat::f32;
+        const auto kv = static_cast<size_t>(Owner::kv);
+        const uint64_t step = kv_layout(large_model(), plan->kv_format).step_bytes;
+        EXPECT_EQ(plan->at_max[kv], round_up(steps_of(context) * step, plan->granule_bytes));
+        return plan->kv_format;
+    };
+    EXPECT_EQ(kv_layout(large_model(), gpu::KvFormat::k8v4).step_bytes, (38u << 20) + (1u << 18));
+    for (const uint64_t gib : {16, 48}) {  // the budget has no say
+        EXPECT_EQ(format(512, gib), gpu::KvFormat::f16);
+        EXPECT_EQ(format(10 * 1024, gib), gpu::KvFormat::f16);   // 960 MiB
+        EXPECT_EQ(format(11 * 1024, gib), gpu::KvFormat::int8);  // 1,056 MiB in f16
+        EXPECT_EQ(format(20 * 1024, gib), gpu::KvFormat::int8);  // 990 MiB
+        EXPECT_EQ(format(21 * 1024, gib), gpu::KvFormat::k8v4);
+        EXPECT_EQ(format(100 * 1024, gib), gpu::KvFormat::k8v4);
+        Settings asked;
+        for (const auto wanted : {gpu::KvFormat::f16, gpu::KvFormat::q4}) {
+            asked.kv = wanted;
+            EXPECT_EQ(format(40 * 1024, gib, asked), wanted);
+        }
+    }
+}
+
+// The context that a refusal advises stands for another format where `kv` is auto, and fits in it.
+TEST(Planner, AdviceHoldsInTheFormatThatItLeadsTo) {
+    size_t advised = 0, other_format = 0;
+    for (uint64_t mib = 1800; mib < 12000; mib += 111) {
+        const Planner planner(large_model(), card_facts(64ull << 30));
+        for (uint32_t context = 2000; context <= 1048576; context += context / 2) {
+            Settings settings;
+            settings.vram_budget = mib << 20;
+            settings.max_context = context;
+            const auto refused = planner.plan(settings);
+            if (refused) continue;
+            const size_t at = refused.error().advice.find("max-context to ");
+            if (at == std::string::npos) continue;
+            const gpu::KvFormat before =
+                kv_format_of(planner.model(), planner.device(), settings, settings.max_context);
+            settings.max_context =
+                static_cast<uint32_t>(std::stoul(refused.error().advice.substr(at + 15)));
+            ASSERT_LT(settings.max_context, context);
+            const auto plan = planner.plan(settings);
+            ASSERT_TRUE(plan) << refused.error().message() << "; " << plan.error().message();
+            ++advised;
+            other_format += plan->kv_format != before;
+        }
+    }
+    EXPECT_GT(advised, 100u);
+    EXPECT_GT(other_format, 10u);
 }
 
 TEST(Planner, AStepTooLargeIsRefusedWithOneThatFits) {

@@ -81,16 +81,19 @@ TEST(SettingsSweep, EveryBudgetIsRefusedWithAWayOutOrAddsUp) {
         ASSERT_TRUE(engine) << engine.error().message();
         const Planner planner = (*engine)->planner();
         size_t admitted = 0, refused = 0;
+        constexpr const char* formats[] = {"auto", "f16", "int8", "k8v4", "q4"};
         for (const char* granule : {"auto", "64KiB", "128KiB", "2MiB", "64MiB"})
             for (const char* context : {"512", "1500", "4096", "65536", "1048576"})
                 for (const char* floor : {"auto", "0", "1", "7%", "100%", "500GiB"})
                     for (const char* prefill : {"auto", "64", "1000", "16384"})
                         for (uint64_t budget = 64 << 10; budget < 6ull << 30;
                              budget += budget / 7 / 4096 * 4096 + 4096) {
-                            Settings settings = settings_of({{"granule", granule},
-                                                             {"max-context", context},
-                                                             {"cache-floor", floor},
-                                                             {"prefill", prefill}});
+                            Settings settings =
+                                settings_of({{"granule", granule},
+                                             {"max-context", context},
+                                             {"cache-floor", floor},
+                                             {"prefill", prefill},
+                                             {"kv", formats[(admitted + refused) % 5]}});
                             settings.vram_budget = budget;
                             const auto plan = planner.plan(settings);
                             if (plan) {

@@ -28,6 +28,11 @@ TEST(Settings, ReadsAndWritesEachForm) {
         {"prefill-stream-min", "never", "never"},
         {"prefill-stream-min", "1", "1"},
         {"prefill-stream-min", "16384", "16384"},
+        {"kv", "auto", "auto"},
+        {"kv", "f16", "f16"},
+        {"kv", "int8", "int8"},
+        {"kv", " k8v4 ", "k8v4"},
+        {"kv", "q4", "q4"},
         {"vram-budget", "0", "0"},
         {"vram-budget", "40MiB", "40MiB"},
         {"vram-budget", "14.5 GiB", "14848MiB"},
@@ -60,6 +65,7 @@ TEST(Settings, RefusesEverythingElseAndChangesNothing) {
           "99999999999999999999", "never"}},
         {"prefill", {"", "0", "63", "16385", "-64", "never", "512 tokens"}},
         {"prefill-stream-min", {"", "0", "16385", "-1", "Never", "nan"}},
+        {"kv", {"", "f32", "F16", "q8", "k8v8", "0", "int4", "f16 int8"}},
         {"vram-budget",
          {"", "auto", "-1", "-40MiB", "40M", "MiB", "1.2.3GiB", "nan", "inf", "40MiBs",
           "99999999999999999999", "999999999TiB", "1.5", "+1", "1e9"}},
@@ -111,7 +117,7 @@ TEST(Settings, WhatGetSaysSetTakesBackExactly) {
     settings.vram_budget = 41'943'041;
     settings.vram_reserve = uint64_t{3} << 40;
     settings.cache_floor = {CacheFloor::Kind::percent, 0, 33.333333333333336};
-    settings.kv = gpu::KvFormat::f16;
+    settings.kv = gpu::KvFormat::k8v4;
     settings.threads = 2;
     settings.granule = 65'536;
     Settings copy;
