@@ -7,64 +7,98 @@
 
 namespace granary {
 
-ExpertCache::ExpertCache(const Model& model, gpu::Device& device, uint32_t rows, std::byte* range,
-                         std::byte* tables)
+namespace {
+
+// A layer's view of the table that begins at `table`.
+gpu::ExpertCacheView view_of(const MoeWeights& moe, std::byte* table, uint32_t experts,
+                             uint32_t rows) {
+    const TableLayout layout = table_layout(experts);
+    gpu::ExpertCacheView view;
+    view.experts = experts;
+    view.slots = rows;
+    view.entries = reinterpret_cast<gpu::ExpertEntry*>(table + layout.entries);
+    view.home = reinterpret_cast<gpu::ExpertEntry*>(table + layout.home);
+    view.slot_base = reinterpret_cast<std::byte**>(table + layout.slot_base);
+    view.slot_of = reinterpret_cast<int32_t*>(table + layout.slot_of);
+    view.expert_in = reinterpret_cast<int32_t*>(table + layout.expert_in);
+    view.heat = reinterpret_cast<float*>(table + layout.heat);
+    view.last_use = reinterpret_cast<uint32_t*>(table + layout.last_use);
+    view.usable = reinterpret_cast<uint8_t*>(table + layout.usable);
+    auto* const counters = reinterpret_cast<uint64_t*>(table + layout.counters);
+    view.hits = counters;
+    view.misses = counters + 1;
+    view.bytes_copied = counters + 2;
+    view.gate_bytes = moe.gate_bytes;
+    view.up_bytes = moe.up_bytes;
+    view.down_bytes = moe.down_bytes;
+    view.up_offset = moe.up_offset;
+    view.down_offset = moe.down_offset;
+    return view;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const Model& model, gpu::Device& device,
+                                                         uint32_t rows, std::byte* range,
+                                                         std::byte* tables) {
+    const uint32_t experts = model.facts.experts;
+    const TableLayout layout = table_layout(experts);
+    auto copy = device.page_locked(model.facts.layers * layout.bytes);
+    if (!copy) return tl::unexpected(copy.error());
+    std::memset(copy->data.get(), 0, copy->bytes);
+    std::unique_ptr<ExpertCache> cache(
+        new ExpertCache(model, device, rows, tables, std::move(*copy)));
+    for (uint32_t n = 0; n < model.facts.layers; ++n) {
+        gpu::ExpertCacheView& known = cache->known_[n];
+        const std::vector<gpu::ExpertEntry>& home = model.layers[n].moe.home;
+        std::copy(home.begin(), home.end(), known.entries);
+        std::copy(home.begin(), home.end(), const_cast<gpu::ExpertEntry*>(known.home));
+        std::fill_n(known.slot_of, experts, -1);
+        std::fill_n(known.expert_in, rows, -1);
+        for (uint32_t row = 0; row < rows; ++row)
+            known.slot_base[row] = range + cache->begin_of(row, n);
+    }
+    return cache;
+}
+
+ExpertCache::ExpertCache(const Model& model, gpu::Device& device, uint32_t rows, std::byte* tables,
+                         gpu::HostBuffer copy)
     : model_(model),
       device_(device),
       rows_(rows),
       row_bytes_(model.facts.row_bytes),
       slot_offset_(model.facts.layers + 1),
+      tables_(tables),
+      copy_(std::move(copy)),
       numbers_(model.facts.experts) {
     std::iota(numbers_.begin(), numbers_.end(), 0);
     const uint32_t experts = model.facts.experts;
-    const TableLayout layout = table_layout(experts);
+    const uint64_t stride = table_layout(experts).bytes;
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
-        slot_offset_[n + 1] = slot_offset_[n] + model.facts.expert_bytes[n];
         const MoeWeights& moe = model.layers[n].moe;
-        std::byte* const table = tables + n * layout.bytes;
-        std::memset(table, 0, layout.bytes);
-        gpu::ExpertCacheView view;
-        view.experts = experts;
-        view.slots = rows;
-        view.entries = reinterpret_cast<gpu::ExpertEntry*>(table + layout.entries);
-        view.slot_base = reinterpret_cast<std::byte**>(table + layout.slot_base);
-        view.slot_of = reinterpret_cast<int32_t*>(table + layout.slot_of);
-        view.expert_in = reinterpret_cast<int32_t*>(table + layout.expert_in);
-        view.heat = reinterpret_cast<float*>(table + layout.heat);
-        view.last_use = reinterpret_cast<uint32_t*>(table + layout.last_use);
-        view.usable = reinterpret_cast<uint8_t*>(table + layout.usable);
-        auto* const counters = reinterpret_cast<uint64_t*>(table + layout.counters);
-        view.hits = counters;
-        view.misses = counters + 1;
-        view.bytes_copied = counters + 2;
-        auto* const home = reinterpret_cast<gpu::ExpertEntry*>(table + layout.home);
-        view.home = home;
-        view.gate_bytes = moe.gate_bytes;
-        view.up_bytes = moe.up_bytes;
-        view.down_bytes = moe.down_bytes;
-        view.up_offset = moe.up_offset;
-        view.down_offset = moe.down_offset;
-        for (uint32_t e = 0; e < experts; ++e) {
-            home[e] = view.entries[e] = moe.home[e];
-            view.slot_of[e] = -1;
-        }
-        for (uint32_t row = 0; row < rows; ++row) {
-            view.slot_base[row] = range + begin_of(row, n);
-            view.expert_in[row] = -1;
-        }
-        views_.push_back(view);
+        slot_offset_[n + 1] = slot_offset_[n] + model.facts.expert_bytes[n];
+        views_.push_back(view_of(moe, tables_ + n * stride, experts, rows));
+        known_.push_back(view_of(moe, copy_.data.get() + n * stride, experts, rows));
     }
+}
+
+void ExpertCache::read_back() {
+    device_.copy(gpu::StreamId::compute, copy_.data.get(), tables_, copy_.bytes);
+}
+
+void ExpertCache::publish() {
+    device_.copy(gpu::StreamId::compute, tables_, copy_.data.get(), copy_.bytes);
 }
 
 uint32_t ExpertCache::resident() const {
     uint32_t count = 0;
-    for (const gpu::ExpertCacheView& view : views_)
+    for (const gpu::ExpertCacheView& view : known_)
         for (uint32_t row = 0; row < rows_; ++row) count += view.expert_in[row] >= 0;
     return count;
 }
 
 void ExpertCache::evict(uint32_t layer, uint32_t slot) {
-    gpu::ExpertCacheView& view = views_[layer];
+    gpu::ExpertCacheView& view = known_[layer];
     const int32_t expert = view.expert_in[slot];
     if (expert < 0) return;
     view.expert_in[slot] = -1;
@@ -73,7 +107,7 @@ void ExpertCache::evict(uint32_t layer, uint32_t slot) {
 }
 
 void ExpertCache::load(uint32_t layer, int32_t expert, uint32_t slot) {
-    gpu::ExpertCacheView& view = views_[layer];
+    gpu::ExpertCacheView& view = known_[layer];
     std::byte* const base = view.slot_base[slot];
     const gpu::ExpertEntry& home = view.home[expert];
     device_.copy(gpu::StreamId::compute, base, home.gate, view.gate_bytes);
@@ -85,7 +119,7 @@ void ExpertCache::load(uint32_t layer, int32_t expert, uint32_t slot) {
 }
 
 void ExpertCache::move(uint32_t layer, uint32_t from, uint32_t to) {
-    gpu::ExpertCacheView& view = views_[layer];
+    gpu::ExpertCacheView& view = known_[layer];
     const int32_t expert = view.expert_in[from];
     std::byte* const base = view.slot_base[to];
     evict(layer, to);
@@ -103,8 +137,8 @@ uint32_t ExpertCache::set_spans(const Spans& spans) {
     // With nothing given away the marks meet, and a slot may lie across them.
     const uint64_t low = spans.low == spans.top ? spans.end : spans.low;
     std::vector<uint32_t> losers, keepers;
-    for (uint32_t n = 0; n < views_.size(); ++n) {
-        gpu::ExpertCacheView& view = views_[n];
+    for (uint32_t n = 0; n < known_.size(); ++n) {
+        gpu::ExpertCacheView& view = known_[n];
         losers.clear();
         keepers.clear();
         for (uint32_t row = 0; row < rows_; ++row) {
@@ -136,23 +170,24 @@ uint32_t ExpertCache::set_spans(const Spans& spans) {
             }
         }
     }
+    publish();
     return lost;
 }
 
 uint64_t ExpertCache::fill_bytes() const {
     uint64_t bytes = 0;
-    for (uint32_t n = 0; n < views_.size(); ++n)
+    for (uint32_t n = 0; n < known_.size(); ++n)
         for (uint32_t row = 0; row < rows_; ++row)
-            if (views_[n].usable[row] && views_[n].expert_in[row] < 0)
+            if (known_[n].usable[row] && known_[n].expert_in[row] < 0)
                 bytes += model_.facts.expert_bytes[n];
     return bytes;
 }
 
 Result<void> ExpertCache::fill(const LoadProgress& progress, uint64_t done, uint64_t total) {
-    std::vector<int32_t> next(views_.size(), 0);
+    std::vector<int32_t> next(known_.size(), 0);
     for (uint32_t row = 0; row < rows_; ++row) {
-        for (uint32_t n = 0; n < views_.size(); ++n) {
-            const gpu::ExpertCacheView& view = views_[n];
+        for (uint32_t n = 0; n < known_.size(); ++n) {
+            const gpu::ExpertCacheView& view = known_[n];
             if (!view.usable[row] || view.expert_in[row] >= 0) continue;
             while (next[n] < static_cast<int32_t>(view.experts) && view.slot_of[next[n]] >= 0)
                 ++next[n];
@@ -164,6 +199,7 @@ Result<void> ExpertCache::fill(const LoadProgress& progress, uint64_t done, uint
         if (progress.stop && progress.stop->requested())
             return granary::fail(ErrorKind::cancelled, "loading was stopped");
     }
+    publish();
     return {};
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The expert cache: slots in row order over the expert range. A row has one slot of every layer;
 // a slot belongs to its layer for life. Which slots may be used follows from two spans of bytes.
+//
+// The tables lie on the device, which owns them while it works. Between two pieces of work the
+// host reads them back, owns its copy, changes it and publishes it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -24,16 +28,21 @@ class ExpertCache {
 
     // `tables`: one table per layer in device memory, as workspace_layout says. `rows`: slots of
     // each layer that fit the range. With rows 0 every expert is read where the file has it.
-    ExpertCache(const Model& model, gpu::Device& device, uint32_t rows, std::byte* range,
-                std::byte* tables);
+    static Result<std::unique_ptr<ExpertCache>> create(const Model& model, gpu::Device& device,
+                                                       uint32_t rows, std::byte* range,
+                                                       std::byte* tables);
 
     uint32_t rows() const { return rows_; }
     uint32_t usable_slots() const { return usable_slots_; }
     uint32_t resident() const;
 
-    // Where experts may lie from now on. An expert that loses its slot takes that of its layer's
-    // coldest one if it is hotter. Returns how many slots experts lost. The copies are on the
-    // compute stream; the bytes outside the spans may be reused after it is synchronised.
+    // Reads the tables back. The device must not be at work; the caller waits for the compute
+    // stream before it looks at them.
+    void read_back();
+
+    // Where experts may lie from now on, published. An expert that loses its slot takes that of its
+    // layer's coldest one if it is hotter. Returns how many slots experts lost. The copies are on
+    // the compute stream; the bytes outside the spans may be reused after it is synchronised.
     uint32_t set_spans(const Spans& spans);
 
     // Loads experts into empty usable slots, in row order the lowest numbers first: the state
@@ -41,8 +50,10 @@ class ExpertCache {
     Result<void> fill(const LoadProgress& progress, uint64_t done, uint64_t total);
     uint64_t fill_bytes() const;  // that fill would copy
 
-    // The device's table of one layer; see gpu::ExpertCacheView.
+    // One layer's table, for kernels: device pointers.
     const gpu::ExpertCacheView& view(uint32_t layer) const { return views_[layer]; }
+    // The same as the host knows it: as of the last read_back() and what it changed since.
+    const gpu::ExpertCacheView& known(uint32_t layer) const { return known_[layer]; }
 
     // 0, 1, .. experts - 1: the list for kernels that go through all of a layer's experts.
     std::span<const int32_t> numbers() const { return numbers_; }
@@ -56,6 +67,9 @@ class ExpertCache {
     Slot slot_at(uint64_t offset) const;
 
   private:
+    ExpertCache(const Model& model, gpu::Device& device, uint32_t rows, std::byte* tables,
+                gpu::HostBuffer copy);
+    void publish();
     uint64_t begin_of(uint32_t row, uint32_t layer) const {
         return row * row_bytes_ + slot_offset_[layer];
     }
@@ -67,8 +81,10 @@ class ExpertCache {
     gpu::Device& device_;
     uint32_t rows_;
     uint64_t row_bytes_;
-    std::vector<uint64_t> slot_offset_;  // [layers + 1] in a row
-    std::vector<gpu::ExpertCacheView> views_;
+    std::vector<uint64_t> slot_offset_;                // [layers + 1] in a row
+    std::byte* tables_;                                // on the device
+    gpu::HostBuffer copy_;                             // the host's
+    std::vector<gpu::ExpertCacheView> views_, known_;  // of tables_, of copy_
     std::vector<int32_t> numbers_;
     uint32_t usable_slots_ = 0;
 };

@@ -65,8 +65,14 @@ Result<std::unique_ptr<MemoryManager>> MemoryManager::create(gpu::Device& device
         return tl::unexpected(r.error());
 
     const WorkspaceLayout layout = workspace_layout(model.facts, facts, plan.max_context);
-    m.experts_ = std::make_unique<ExpertCache>(
-        model, device, plan.rows_at_start, device.base(m.range_.id), m.workspace() + layout.tables);
+    auto experts = ExpertCache::create(model, device, plan.rows_at_start, device.base(m.range_.id),
+                                       m.workspace() + layout.tables);
+    if (!experts) return tl::unexpected(experts.error());
+    m.experts_ = std::move(*experts);
+    auto results =
+        device.page_locked(kDecodeRows * (sizeof(int32_t) + model.facts.vocab * sizeof(float)));
+    if (!results) return tl::unexpected(results.error());
+    m.results_ = std::move(*results);
     m.capacity_ = total;
     m.end_ = plan.expert_range;
     m.low_ = m.top_ = m.resting_top();
@@ -120,6 +126,11 @@ Result<void> MemoryManager::unmap(Mapped& range, size_t first, size_t count) {
 
 Result<void> MemoryManager::quiesce() {
     if (auto r = device_.synchronize(gpu::StreamId::copy); !r) return r;
+    if (experts_) experts_->read_back();
+    return device_.synchronize(gpu::StreamId::compute);
+}
+
+Result<void> MemoryManager::settle() {
     return device_.synchronize(gpu::StreamId::compute);
 }
 
@@ -215,29 +226,32 @@ uint32_t MemoryManager::give(std::vector<gpu::GranuleId> granules, uint32_t lowe
     const size_t above = std::min<size_t>(all.size(), top_ - std::min(top_, lowest_top));
     uint32_t back = give_below_top(all.last(above));
     back += give_above_low(all.first(all.size() - above));
+    (void)settle();  // tables of this change may still be on their way to the device
     update_spans();
     return back;
 }
 
 Result<std::vector<gpu::GranuleId>> MemoryManager::take(uint32_t count, Growth& growth) {
+    if (auto r = quiesce(); !r) return tl::unexpected(r.error());
     const uint32_t old_low = low_, old_top = top_;
     const uint32_t below = std::min(count, low_ - std::min(low_, plan_.floor));
     for (uint32_t place = low_ - below; place < low_; ++place)
         ++(expert_owner(place) == Owner::experts ? growth.from_experts : growth.from_spare);
     growth.granules = count;
     growth.from_loan = count - below;
-    // Publish the removal first: no table names a slot between the new marks any more.
+    // The removal: no table names a slot between the new marks any more.
     low_ -= below;
     top_ += count - below;
     growth.experts_lost = update_spans();
     const auto keep = [&](const Error& cause) {
         low_ = old_low;
         top_ = old_top;
+        (void)settle();
         update_spans();
         publish(true);
         return tl::unexpected(cause);
     };
-    if (auto r = quiesce(); !r) return keep(r.error());
+    if (auto r = settle(); !r) return keep(r.error());
     std::vector<gpu::GranuleId> taken(range_.granules.begin() + low_,
                                       range_.granules.begin() + old_low);
     taken.insert(taken.end(), range_.granules.begin() + old_top, range_.granules.begin() + top_);
@@ -266,10 +280,11 @@ Result<void> MemoryManager::slide(uint32_t count) {
         update_spans();
         const std::vector<gpu::GranuleId> moved(range_.granules.begin() + low_,
                                                 range_.granules.begin() + old_low);
-        auto done = quiesce();
+        auto done = settle();
         if (done) done = unmap(range_, low_, part);
         if (!done) {
             low_ = old_low;
+            (void)settle();
             update_spans();
             return done;
         }
@@ -278,8 +293,7 @@ Result<void> MemoryManager::slide(uint32_t count) {
                         plural(part, "granule") + " moved", "Try again");
         count -= part;
     }
-    update_spans();
-    return {};
+    return settle();
 }
 
 void MemoryManager::drop_kv(KvId id) {
@@ -366,7 +380,7 @@ Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
         // A granule that held weights would decode to NaN scales: cells start as zeros.
         device_.fill(gpu::StreamId::compute, device_.base(range.id) + first * granule_bytes_, 0,
                      need * granule_bytes_);
-        moved = quiesce();
+        moved = settle();
         if (!moved && !unmap(range, first, need)) {
             // Cells that nobody knows to be zero, and that stay: not this conversation's.
             std::fill_n(range.granules.begin() + static_cast<ptrdiff_t>(first), need, kNone);
@@ -417,6 +431,7 @@ Result<MemoryManager::Loan> MemoryManager::take_loan(uint32_t chunk) {
         return fail(ErrorKind::internal, "the loan does not match the plan",
                     plural(loan.granules, "granule") + " wanted, " + std::to_string(lendable()) +
                         " can be lent, " + std::to_string(loan_) + " are lent");
+    if (auto r = quiesce(); !r) return tl::unexpected(r.error());
     if (loan.granules > end_ - top_) {
         if (auto r = slide(loan.granules - (end_ - top_)); !r) {
             publish(true);
@@ -425,8 +440,9 @@ Result<MemoryManager::Loan> MemoryManager::take_loan(uint32_t chunk) {
     }
     loan_ = loan.granules;
     loan.experts_lost = update_spans();
-    if (auto r = quiesce(); !r) {
+    if (auto r = settle(); !r) {
         loan_ = 0;
+        (void)settle();
         update_spans();
         publish(true);
         return tl::unexpected(r.error());
@@ -471,6 +487,7 @@ Result<void> MemoryManager::set_budget(const Plan& plan) {
     if (loan_ != 0 || wanted > capacity_ || plan.granule_bytes != granule_bytes_)
         return fail(ErrorKind::internal, "this budget needs a new layout",
                     plural(wanted, "granule") + " of " + std::to_string(capacity_));
+    if (auto r = quiesce(); !r) return r;
     if (wanted < held) {
         const uint32_t count = held - wanted;
         if (count > kv_available())
@@ -561,9 +578,13 @@ std::array<uint64_t, kOwners> MemoryManager::bytes() const {
     return bytes;
 }
 
-void MemoryManager::publish(bool now) {
+void MemoryManager::publish(bool now, Compute compute) {
     const auto time = std::chrono::steady_clock::now();
     if (!now && time - last_frame_ < kFrameInterval) return;
+    if (compute == Compute::idle) {
+        experts_->read_back();
+        (void)settle();
+    }
     last_frame_ = time;
     MapFrame& frame = telemetry_.map.back();
     frame.seconds = seconds();
@@ -593,7 +614,7 @@ void MemoryManager::publish(bool now) {
         const Owner owner = expert_owner(place);
         if (owner != Owner::experts) return GranuleWord::make(owner, 0, 0, 0, 0);
         const ExpertCache::Slot slot = experts_->slot_at(place * granule_bytes_);
-        const gpu::ExpertCacheView& view = experts_->view(slot.layer);
+        const gpu::ExpertCacheView& view = experts_->known(slot.layer);
         const int32_t expert = view.expert_in[slot.row];
         if (expert < 0) return GranuleWord::make(owner, GranuleWord::empty_slot, 0, 0, 0);
         const float heat = std::max(view.heat[expert], 0.0f);
@@ -620,7 +641,7 @@ void MemoryManager::publish(bool now) {
     Counters& counters = telemetry_.counters;
     uint64_t hits = 0, misses = 0, copied = 0;
     for (uint32_t n = 0; n < model_.facts.layers; ++n) {
-        const gpu::ExpertCacheView& view = experts_->view(n);
+        const gpu::ExpertCacheView& view = experts_->known(n);
         hits += *view.hits;
         misses += *view.misses;
         copied += *view.bytes_copied;

@@ -40,6 +40,8 @@ class MemoryManager {
     ~MemoryManager();
 
     std::byte* workspace() const { return device_.base(workspace_.id); }
+    // Page-locked host memory for int32 [kDecodeRows] and f32 [kDecodeRows, vocab].
+    std::byte* results() const { return results_.data.get(); }
     ExpertCache& experts() { return *experts_; }
     const KvLayout& kv() const { return kv_layout_; }
 
@@ -110,8 +112,10 @@ class MemoryManager {
     // ---- figures -----------------------------------------------------------------------------
     std::array<uint64_t, kOwners> bytes() const;  // by class; sums to the budget
     uint64_t driver_allocations_after_load() const;
-    // Publishes a map frame; at most every 16 ms unless `now`.
-    void publish(bool now = false);
+    // Publishes a map frame; at most every 16 ms unless `now`. With the compute stream idle it
+    // shows the expert tables as they are, else as they were last read.
+    enum class Compute : uint8_t { busy, idle };
+    void publish(bool now = false, Compute compute = Compute::busy);
     double seconds() const;  // since the engine was opened
 
   private:
@@ -144,7 +148,10 @@ class MemoryManager {
     uint32_t resting_top() const { return end_ - std::min(end_, plan_.loan); }
     void log_change(const std::string& what) const;
     uint32_t update_spans();
+    // No stream works any more, and the host knows the expert tables: where a change begins.
     Result<void> quiesce();
+    // What a change has put on the compute stream is done.
+    Result<void> settle();
     Loan loan_of(uint32_t chunk) const;
     void event(MemoryEvent::Kind kind, uint64_t cells, uint32_t granules, uint32_t experts);
     std::vector<Owner> owners() const;
@@ -163,6 +170,7 @@ class MemoryManager {
     std::map<KvId, Mapped> kv_;
     KvId next_kv_ = 1;
     std::unique_ptr<ExpertCache> experts_;
+    gpu::HostBuffer results_;
     uint32_t low_ = 0, top_ = 0, end_ = 0;  // places of the expert range
     uint32_t loan_ = 0;                     // places lent now
     uint32_t capacity_ = 0;                 // granules of the whole pool at its load

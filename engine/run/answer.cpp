@@ -330,12 +330,12 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
         report.kv_granules_added += growth->granules;
         counters.tokens_answered.fetch_add(1, std::memory_order_relaxed);
         counters.context_used.store(conversation.tokens.size(), std::memory_order_relaxed);
-        memory.publish();
+        memory.publish(false, MemoryManager::Compute::idle);
     }
     say(detokenizer.finish());
     report.answer_seconds = since(answer_start);
     report.driver_allocations = memory.driver_allocations_after_load() - allocations;
-    memory.publish(true);
+    memory.publish(true, MemoryManager::Compute::idle);
     return report;
 }
 

@@ -40,9 +40,17 @@ Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows)
     gpu::Kernels& kernels = run.kernels();
     const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
     kernels.rms_norm(x, run.model.output_norm, run.model.norm_eps, at.norm);
-    const gpu::Matmul job{run.model.output, run.logits(), false};
+    const uint32_t vocab = run.model.facts.vocab;
+    std::byte* const workspace = run.memory.workspace();
+    auto* const logits = reinterpret_cast<float*>(workspace + run.workspace.logits);
+    auto* const best = reinterpret_cast<int32_t*>(workspace + run.workspace.best);
+    const gpu::Matmul job{run.model.output, logits, false};
     kernels.matmul({&job, 1}, at.norm);
-    kernels.argmax(run.logits(), rows, run.model.facts.vocab, run.best());
+    kernels.argmax(logits, rows, vocab, best);
+    std::byte* const results = run.memory.results();
+    run.device.copy(gpu::StreamId::compute, results, best, rows * sizeof(int32_t));
+    run.device.copy(gpu::StreamId::compute, results + kDecodeRows * sizeof(int32_t), logits,
+                    size_t{rows} * vocab * sizeof(float));
     return run.device.synchronize(gpu::StreamId::compute);
 }
 

@@ -45,16 +45,17 @@ struct RunContext {
     gpu::Kernels& kernels() const { return device.kernels(); }
     // Buffers for `rows` rows at `base`, laid out for at least as many.
     PassBuffers buffers(std::byte* base, const PassLayout& layout, uint32_t rows) const;
-    float* logits() const {  // [kDecodeRows, vocab]
-        return reinterpret_cast<float*>(memory.workspace() + workspace.logits);
+    // Of the last output_logits, on the host.
+    const float* logits() const {  // [kDecodeRows, vocab]
+        return reinterpret_cast<const float*>(memory.results() + kDecodeRows * sizeof(int32_t));
     }
-    int32_t* best() const {  // [kDecodeRows]
-        return reinterpret_cast<int32_t*>(memory.workspace() + workspace.best);
+    const int32_t* best() const {  // [kDecodeRows]
+        return reinterpret_cast<const int32_t*>(memory.results());
     }
 };
 
-// Final norm and output matrix for up to kDecodeRows rows of x; fills logits() and best() and
-// waits for them.
+// Final norm and output matrix for up to kDecodeRows rows of x; brings logits() and best() to the
+// host and waits for them.
 Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows);
 
 // Where and how the rows of a pass meet what came before them.

@@ -23,15 +23,16 @@ class ExpertPass {
         const MoeWeights& moe = run_.model.layers[layer].moe;
         home_ = moe.home.data();
         const gpu::ExpertCacheView& cache = run_.memory.experts().view(layer);
+        const gpu::ExpertCacheView& known = run_.memory.experts().known(layer);  // as it stays
         resident_.clear();
         missing_.clear();
         const bool in_place = run_.memory.experts().rows() == 0;
         for (uint32_t e = 0; e < cache.experts; ++e)
-            (in_place || cache.slot_of[e] >= 0 ? resident_ : missing_)
+            (in_place || known.slot_of[e] >= 0 ? resident_ : missing_)
                 .push_back(static_cast<int32_t>(e));
         const gpu::ExpertEntry* entries = cache.entries;
         if (!missing_.empty()) {
-            place_missing(cache);
+            place_missing(known);
             entries = entries_;
         }
         const auto compute = [&](std::span<const int32_t> list) {

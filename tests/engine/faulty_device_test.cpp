@@ -139,7 +139,7 @@ struct Card {
         for (int i = 0; i < kOwners; ++i)
             ASSERT_EQ(frame->granules[i] * plan.granule_bytes, bytes[i]) << i;
         for (uint32_t n = 0; n < model.facts.layers; ++n) {
-            const gpu::ExpertCacheView& view = memory->experts().view(n);
+            const gpu::ExpertCacheView& view = memory->experts().known(n);
             for (uint32_t e = 0; e < view.experts; ++e) {
                 const gpu::ExpertEntry& home = model.layers[n].moe.home[e];
                 ASSERT_EQ(std::memcmp(view.entries[e].gate, home.gate, view.gate_bytes), 0);

@@ -66,7 +66,7 @@ struct Card {
                 << owner_name(static_cast<Owner>(i));
         uint32_t usable = 0;
         for (uint32_t n = 0; n < model.facts.layers; ++n) {
-            const gpu::ExpertCacheView& view = memory->experts().view(n);
+            const gpu::ExpertCacheView& view = memory->experts().known(n);
             for (uint32_t row = 0; row < view.slots; ++row) {
                 usable += view.usable[row];
                 const int32_t expert = view.expert_in[row];
@@ -229,7 +229,7 @@ TEST(MemoryManager, HotExpertsKeepASlotWhenTheirsIsTaken) {
     ASSERT_TRUE(card.memory->grow_kv(*kv, 4096));
     ASSERT_TRUE(card.memory->take_loan(card.plan.chunk_at_max));
     for (uint32_t n = 0; n < card.model.facts.layers; ++n)
-        EXPECT_GE(card.memory->experts().view(n).slot_of[hot[n]], 0) << "layer " << n;
+        EXPECT_GE(card.memory->experts().known(n).slot_of[hot[n]], 0) << "layer " << n;
     card.memory->return_loan();
     card.check();
 }
