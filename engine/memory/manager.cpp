@@ -146,14 +146,13 @@ Result<void> MemoryManager::clear_state() {
     return device_.synchronize(gpu::StreamId::compute);
 }
 
-Result<void> MemoryManager::save_state(std::vector<std::byte>& to) {
-    to.resize(model_.facts.state_bytes);
-    device_.copy(gpu::StreamId::compute, to.data(), state(0), to.size());
+Result<void> MemoryManager::save_state(std::byte* to) {
+    device_.copy(gpu::StreamId::compute, to, state(0), model_.facts.state_bytes);
     return device_.synchronize(gpu::StreamId::compute);
 }
 
-Result<void> MemoryManager::restore_state(const std::vector<std::byte>& from) {
-    device_.copy(gpu::StreamId::compute, state(0), from.data(), from.size());
+Result<void> MemoryManager::restore_state(const std::byte* from) {
+    device_.copy(gpu::StreamId::compute, state(0), from, model_.facts.state_bytes);
     return device_.synchronize(gpu::StreamId::compute);
 }
 

@@ -51,8 +51,9 @@ class MemoryManager {
         return device_.base(state_.id) + number * delta_place_bytes(model_.facts.delta);
     }
     Result<void> clear_state();
-    Result<void> save_state(std::vector<std::byte>& to);
-    Result<void> restore_state(const std::vector<std::byte>& from);
+    // To and from facts.state_bytes of host memory.
+    Result<void> save_state(std::byte* to);
+    Result<void> restore_state(const std::byte* from);
 
     // ---- K/V: one range per conversation ---------------------------------------------------
     Result<KvId> create_kv();

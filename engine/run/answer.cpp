@@ -94,12 +94,9 @@ bool Engine::Impl::give_up_idle(const Conversation* running_one) {
         if (&other != running_one && other.kv && (!oldest || other.last_use < oldest->last_use))
             oldest = &other;
     if (!oldest) return false;
-    log(LogLevel::info, "an idle conversation gives up its K/V (" +
-                            std::to_string(oldest->tokens.size()) +
+    log(LogLevel::info, "an idle conversation gives up its K/V (" + std::to_string(oldest->cells) +
                             " tokens); it will be read again when it goes on");
-    core->memory->drop_kv(oldest->kv);
-    leave(*oldest);
-    *oldest = {};
+    give_up(*oldest);
     return true;
 }
 
@@ -110,8 +107,10 @@ Result<std::vector<ScheduledChunks>> Engine::Impl::admit(Conversation& conversat
     // Cells behind what is kept, where they are many: the prompt may need their granules.
     if (conversation.kv) {
         const uint64_t used = steps_of(std::max(from, total)) * gpu::kStepCells;
-        if (memory.kv_cells(conversation.kv) > used + std::max<uint64_t>(used / 8, kSlackCells))
+        if (memory.kv_cells(conversation.kv) > used + std::max<uint64_t>(used / 8, kSlackCells)) {
             memory.trim_kv(conversation.kv, used);
+            cut(conversation, used);
+        }
     }
     Standing standing = memory.standing(conversation.kv);
     auto schedule = planner.schedule(core->plan, standing, from, total);
@@ -158,8 +157,6 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         memory.return_loan();
         return r;
     }
-    const bool has_state = core->model.facts.state_bytes > 0;
-    conversation.tokens.resize(from);
     const uint64_t cells_before = conversation.kv ? memory.kv_cells(conversation.kv) : 0;
     const auto start = Clock::now();
     Result<void> result;
@@ -176,7 +173,7 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         const uint32_t end = part + 1 == schedule->end() ? total : (part + 1)->from;
         uint32_t rows = std::min(part->chunk, end - cell);
         // So that the tokens do not depend on the chunk; see Kernels::delta_net_prompt.
-        if (has_state && cell + rows < total) rows -= (cell + rows) % gpu::kDeltaCells;
+        if (keeps_state() && cell + rows < total) rows -= (cell + rows) % gpu::kDeltaCells;
         auto growth = grow(conversation, cell + rows);
         if (!growth) {
             result = tl::unexpected(growth.error());
@@ -184,10 +181,8 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         }
         report.kv_granules_added += growth->granules;
         report.memory_seconds += since(change_start);
-        // A chunk that is stopped half-way has changed the state of some layers.
-        if (has_state && cell > 0) {
-            if (result = memory.save_state(conversation.state); !result) break;
-        }
+        if (result = keep_state(conversation); !result) break;
+        std::vector<Checkpoint> inside = checkpoints_inside(conversation, rows, total);
         const auto chunk_start = Clock::now();
         const uint32_t layers = core->model.facts.layers;
         const auto progress = [&](uint32_t layers_done) {
@@ -203,27 +198,24 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
             return !(stop && stop->requested());
         };
         const uint32_t warm = total - std::min(total, kWarmingTokens);
-        const ChunkPlace place{cell, warm > cell ? warm - cell : 0, ++heat_tick};
+        const ChunkPlace place{cell, warm > cell ? warm - cell : 0, ++heat_tick, inside};
         report.streamed |= memory.experts().rows() > 0 && rows >= core->plan.stream_min;
         auto at = read_chunk(context(), *loan, memory.kv_base(conversation.kv), place,
                              tokens.subspan(cell, rows), progress);
         if (!at) {
             result = tl::unexpected(at.error());
-            if (has_state && (cell == 0 || !memory.restore_state(conversation.state)))
-                forget(conversation);
+            roll_back(conversation);
             break;
         }
         eta.add(cell, rows, since(chunk_start));
-        conversation.tokens.insert(conversation.tokens.end(), tokens.begin() + cell,
-                                   tokens.begin() + cell + rows);
+        advance(conversation, tokens.subspan(cell, rows), TokenKind::prompt);
+        add_checkpoints(conversation, std::move(inside));
         counters.tokens_read.fetch_add(rows, std::memory_order_relaxed);
-        counters.context_used.store(conversation.tokens.size(), std::memory_order_relaxed);
         result = each(at->x, cell, rows);
         cell += rows;
     }
     report.last_chunk = part->chunk;
-    const auto held = static_cast<uint32_t>(conversation.tokens.size());
-    report.read_tokens = held - std::min(held, from);
+    report.read_tokens = conversation.cells - std::min(conversation.cells, from);
     report.read_seconds = since(start);
     if (conversation.kv)
         report.kv_cells_added =
@@ -233,9 +225,11 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
 }
 
 Engine::Impl::ChunkFunction Engine::Impl::last_logits(const RunContext& run, size_t total) {
-    return [&run, total](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
+    return [this, &run, total](const float* x, uint32_t cell, uint32_t rows) -> Result<void> {
         if (cell + rows < total) return {};
-        return output_logits(run, x + size_t{rows - 1} * run.model.facts.hidden, 1);
+        auto done = output_logits(run, x + size_t{rows - 1} * run.model.facts.hidden, 1);
+        logits_here = done.has_value();
+        return done;
     };
 }
 
@@ -273,11 +267,24 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     conversation.last_use = ++use_clock;
     Report report;
     report.prompt_tokens = static_cast<uint32_t>(tokens.size());
-    report.kept_tokens = kept(conversation, tokens);
+    const Resume resumed = resume(conversation, tokens);
+    report.kept_tokens = resumed.cells;
+    report.rewound_tokens = resumed.again;
+    if (resumed.cells < conversation.cells)
+        log(LogLevel::info, "rewound from " + std::to_string(conversation.cells) + " to " +
+                                std::to_string(resumed.cells) + " cells: " +
+                                std::to_string(resumed.again) + " of them are read again");
 
     const RunContext run = context();
-    auto done = read(conversation, tokens, report.kept_tokens, listener, &stop, report,
-                     last_logits(run, tokens.size()));
+    Result<void> done;
+    if (resumed.logits) {
+        done = enter(conversation, resumed.cells);
+        if (done) done = bring_logits(conversation);
+    } else {
+        done = catch_up(conversation, tokens, resumed.cells, listener, stop, report);
+    }
+    // For those who ask for another answer.
+    if (done) done = keep_state(conversation);
     if (!done) {
         if (done.error().kind != ErrorKind::cancelled) return tl::unexpected(done.error());
         report.finish = Finish::stopped;
@@ -317,7 +324,7 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
         sampler.note(next);
         ++report.answer_tokens;
         say(detokenizer.push(next));
-        if (conversation.tokens.size() >= max_context) {
+        if (conversation.cells >= max_context) {
             report.finish = Finish::context_full;
             break;
         }
@@ -325,11 +332,10 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
             report.finish = Finish::token_limit;
             break;
         }
-        auto growth = step(run, conversation, next);
+        auto growth = step(run, conversation, {&next, 1});
         if (!growth) return tl::unexpected(growth.error());
         report.kv_granules_added += growth->granules;
         counters.tokens_answered.fetch_add(1, std::memory_order_relaxed);
-        counters.context_used.store(conversation.tokens.size(), std::memory_order_relaxed);
         memory.publish(false, MemoryManager::Compute::idle);
     }
     say(detokenizer.finish());

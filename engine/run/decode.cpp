@@ -18,7 +18,7 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
 
-        mix(run, n, at, {kv_base, first_cell, false});
+        mix(run, n, at, {kv_base, first_cell, false, {}});
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
         kernels.route(moe.routing, moe.router, at.norm.values, at.routes);

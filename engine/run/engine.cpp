@@ -174,8 +174,7 @@ Result<bool> Engine::Impl::apply(const Settings& settings) {
     auto next = prepare(settings, core->plan.budget_bytes);
     if (!next) return tl::unexpected(next.error());
 
-    for (auto& [id, conversation] : conversations) conversation = {};
-    running = nullptr;
+    for (auto& [id, conversation] : conversations) give_up(conversation);
     core->memory.reset();
     core = std::move(*next);
     auto laid = lay(*core, {});
@@ -273,7 +272,7 @@ Result<ConversationId> Engine::create_conversation() {
                     std::to_string(kMostConversations) + " at most", "Close some of them");
     return impl_->call([&]() -> Result<ConversationId> {
         const ConversationId id = impl_->next_conversation++;
-        impl_->conversations.emplace(id, Conversation{});
+        impl_->conversations.emplace(id, impl_->new_conversation());
         return id;
     });
 }
@@ -289,8 +288,7 @@ void Engine::drop_conversation(ConversationId id) {
 
 uint32_t Engine::cells(ConversationId id) const {
     const auto found = impl_->conversations.find(id);
-    return found == impl_->conversations.end() ? 0
-                                               : static_cast<uint32_t>(found->second.tokens.size());
+    return found == impl_->conversations.end() ? 0 : found->second.cells;
 }
 
 }  // namespace granary

@@ -38,7 +38,8 @@ struct Engine::Impl {
     std::unique_ptr<Core> core;  // never null once open
     std::map<ConversationId, Conversation> conversations;
     ConversationId next_conversation = 1;
-    Conversation* running = nullptr;  // whose state lies in the pool
+    Conversation* running = nullptr;  // whose state lies in the pool; models with delta nets only
+    bool logits_here = false;         // its last token's are in run.logits()
     uint64_t use_clock = 0;
     uint32_t heat_tick = 0;
     EtaModel eta;
@@ -93,32 +94,68 @@ struct Engine::Impl {
     // give theirs up, least recently used first, and must be read again.
     Result<MemoryManager::Growth> grow(Conversation& conversation, uint64_t cells);
 
-    // How many of `tokens` need not be read again: at most all but one. A state cannot go back, so
-    // a conversation with delta nets keeps all that it has or nothing.
-    uint32_t kept(const Conversation& conversation, std::span<const TokenId> tokens) const;
-    // Puts the state of `conversation`, of which `cells` cells are kept, into the pool.
+    // ---- conversations (conversation.cpp)
+    bool keeps_state() const { return core->model.facts.state_bytes > 0; }
+    Conversation new_conversation() const;
+    Resume resume(const Conversation& conversation, std::span<const TokenId> tokens) const;
+    // Makes `conversation` the one that runs, with its first `cells` cells: all, or as many as
+    // resume() said. On error it has no more cells than that, and nobody has lost a checkpoint that
+    // could still serve.
     Result<void> enter(Conversation& conversation, uint32_t cells);
-    // Nothing of it counts any more; its cells stay mapped.
-    void forget(Conversation& conversation);
+    // `tokens` have been read into its next cells.
+    void advance(Conversation& conversation, std::span<const TokenId> tokens, TokenKind kind);
+    // A pass has ended half-way: the state in the pool is nobody's. The conversation is where its
+    // last checkpoint was taken.
+    void roll_back(Conversation& conversation);
+    // Without the pool: its cells reach to its last checkpoint.
+    static void settle(Conversation& conversation);
     // Its state is not needed any more: another may have the place.
     void leave(Conversation& conversation) {
         if (running == &conversation) running = nullptr;
     }
+    // Cells from `cells` on are not mapped any more.
+    void cut(Conversation& conversation, uint64_t cells);
+    // Its K/V goes back to experts; what was said is remembered, and must be read again.
+    void give_up(Conversation& conversation);
 
-    // Reads tokens[from..] of `tokens` chunk by chunk; keeps finished chunks when stopped. Calls
-    // `each` with x of every chunk's rows. Fills report's reading and memory figures.
+    // A checkpoint of what runs, with the logits where they are at hand; before it is changed.
+    Result<void> keep_state(Conversation& conversation);
+    // Puts the kept logits of a conversation that runs to where run.logits() and best() look.
+    Result<void> bring_logits(const Conversation& conversation);
+    // Checkpoints to be taken inside the next `rows` of its prompt of `total` tokens, in order;
+    // once these are read they are added.
+    std::vector<Checkpoint> checkpoints_inside(Conversation& conversation, uint32_t rows,
+                                               uint32_t total);
+    static void add_checkpoints(Conversation& conversation, std::vector<Checkpoint> inside);
+    // Bytes for one more state, `pending` others not being in the list yet. Beyond the limit the
+    // checkpoint that is worth least goes; where `end`, towards which `conversation` is read, is
+    // not its last cell, its last checkpoint does not. Null: there is no room.
+    std::unique_ptr<std::byte[]> room_for_state(Conversation& conversation, size_t pending,
+                                                uint32_t end);
+
+    // Reads tokens[from..] as conversation.history plans it, so that what is read again gives the
+    // same numbers as before; leaves the logits of the last one in run.logits(). Fills report's
+    // reading and memory figures.
+    Result<void> catch_up(Conversation& conversation, std::span<const TokenId> tokens,
+                          uint32_t from, const Listener& listener, const StopSignal& stop,
+                          Report& report);
+
+    // Reads tokens[from..] of `tokens` as a prompt, chunk by chunk; keeps finished chunks when
+    // stopped. Calls `each` with x of every chunk's rows. Fills report's reading and memory
+    // figures.
     using ChunkFunction =
         std::function<Result<void>(const float* x, uint32_t first_cell, uint32_t rows)>;
     Result<void> read(Conversation& conversation, std::span<const TokenId> tokens, uint32_t from,
                       const Listener& listener, const StopSignal* stop, Report& report,
                       const ChunkFunction& each);
 
-    // Decodes `token` as the conversation's next cell; its logits are in run.logits(). Where that
-    // fails, the conversation does not hold the token. The growth that it took, for the report.
+    // Decodes up to kDecodeRows tokens as the conversation's next cells; the logits of one alone
+    // are in run.logits(). Where that fails, the conversation does not hold them. The growth that
+    // it took, for the report.
     Result<MemoryManager::Growth> step(const RunContext& run, Conversation& conversation,
-                                       TokenId token);
+                                       std::span<const TokenId> tokens);
     // For `read`: the logits of the last of `total` tokens.
-    static ChunkFunction last_logits(const RunContext& run, size_t total);
+    ChunkFunction last_logits(const RunContext& run, size_t total);
 
     // Seconds until the prompt [from, total) is read, `layers_done` layers into the chunk of
     // `rows` tokens at `cell`.

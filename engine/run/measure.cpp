@@ -56,13 +56,14 @@ Result<LogitsResult> Engine::Impl::logits(const LogitsRequest& request) {
         return {};
     };
     Conversation conversation;
+    conversation.passing = true;
     Report report;
     Result<void> outcome = read(conversation, request.tokens, 0, {}, nullptr, report, each);
     TokenId next = result.argmax.back();
     for (uint32_t i = 0; i < request.greedy && outcome; ++i) {
         result.greedy.push_back(next);
         if (i + 1 == request.greedy) break;
-        if (auto growth = step(run, conversation, next); !growth)
+        if (auto growth = step(run, conversation, {&next, 1}); !growth)
             outcome = tl::unexpected(growth.error());
         next = run.best()[0];
     }
@@ -83,6 +84,7 @@ Result<BenchResult> Engine::Impl::bench(uint32_t prompt_tokens, uint32_t decode_
 
     const RunContext run = context();
     Conversation conversation;
+    conversation.passing = true;
     Report report;
     const auto start = Clock::now();
     Result<void> outcome =
@@ -93,7 +95,7 @@ Result<BenchResult> Engine::Impl::bench(uint32_t prompt_tokens, uint32_t decode_
     const auto decode_start = Clock::now();
     for (uint32_t i = 0; i < decode_tokens && outcome; ++i) {
         const auto next = static_cast<TokenId>(random() % vocab);
-        if (auto growth = step(run, conversation, next); !growth)
+        if (auto growth = step(run, conversation, {&next, 1}); !growth)
             outcome = tl::unexpected(growth.error());
     }
     if (decode_tokens)

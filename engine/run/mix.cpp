@@ -27,25 +27,44 @@ void attend(const RunContext& run, const AttentionWeights& weights, const gpu::K
     kernels.matmul(std::array{gpu::Matmul{weights.out, at.x, true}}, at.attention);
 }
 
-void remember(const RunContext& run, const DeltaWeights& weights, std::byte* memory,
+void remember(const RunContext& run, const DeltaWeights& weights, uint32_t number,
               const PassBuffers& at, const MixPlace& place) {
     gpu::Kernels& kernels = run.kernels();
     const gpu::DeltaShape& shape = run.model.facts.delta;
     const uint32_t rows = at.norm.rows;
+    std::byte* const memory = run.memory.state(number);
     float* const tail = reinterpret_cast<float*>(memory);
     float* const state = tail + shape.tail_values();
     kernels.matmul(
         std::array{gpu::Matmul{weights.qkv, at.channels}, gpu::Matmul{weights.gate, at.delta_gate},
                    gpu::Matmul{weights.alpha, at.alpha}, gpu::Matmul{weights.beta, at.beta}},
         at.norm);
-    kernels.causal_conv(shape, weights.kernel, at.channels, rows, tail, at.convolved);
     kernels.delta_gates(shape, weights.dt, weights.a, rows, at.alpha, at.beta);
-    // The channels are spent: their place takes the output.
-    if (place.prompt)
-        kernels.delta_net_prompt(shape, at.convolved, at.alpha, at.beta, place.first_cell, rows,
-                                 state, at.channels);
-    else
-        kernels.delta_net_decode(shape, at.convolved, at.alpha, at.beta, rows, state, at.channels);
+    uint32_t first = 0;
+    const auto run_to = [&](uint32_t end) {
+        const uint32_t n = end - first;
+        float* const channels = at.channels + size_t{first} * shape.channels();
+        float* const convolved = at.convolved + size_t{first} * shape.channels();
+        const float* const alpha = at.alpha + size_t{first} * shape.value_heads;
+        const float* const beta = at.beta + size_t{first} * shape.value_heads;
+        // These channels are spent: the place of as many takes the output, never further on.
+        float* const out = at.channels + size_t{first} * shape.width();
+        kernels.causal_conv(shape, weights.kernel, channels, n, tail, convolved);
+        if (place.prompt)
+            kernels.delta_net_prompt(shape, convolved, alpha, beta, place.first_cell + first, n,
+                                     state, out);
+        else
+            kernels.delta_net_decode(shape, convolved, alpha, beta, n, state, out);
+        first = end;
+    };
+    // Cut at multiples of kDeltaCells, where it changes no bit.
+    for (const Checkpoint& checkpoint : place.checkpoints) {
+        run_to(checkpoint.cells - place.first_cell);
+        const uint64_t bytes = delta_place_bytes(shape);
+        run.device.copy(gpu::StreamId::compute, checkpoint.state.get() + number * bytes, memory,
+                        bytes);
+    }
+    run_to(rows);
     kernels.gated_norm(at.channels, weights.head_norm, run.model.norm_eps, shape.head_dim,
                        at.delta_gate, at.delta);
     kernels.matmul(std::array{gpu::Matmul{weights.out, at.x, true}}, at.delta);
@@ -60,7 +79,7 @@ void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const Mix
         attend(run, *attention, run.memory.kv().view(place.kv, weights.number), at, place);
     } else if (const auto* delta = std::get_if<DeltaWeights>(&weights.mixer)) {
         run.kernels().rms_norm(at.x, delta->norm, run.model.norm_eps, at.norm);
-        remember(run, *delta, run.memory.state(weights.number), at, place);
+        remember(run, *delta, weights.number, at, place);
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/memory/manager.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
 
@@ -62,7 +63,8 @@ Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows)
 struct MixPlace {
     std::byte* kv = nullptr;
     uint32_t first_cell = 0;
-    bool prompt = false;  // else decode
+    bool prompt = false;                      // else decode
+    std::span<const Checkpoint> checkpoints;  // to be taken of states on the way, in order
 };
 // The first half of a layer: x += attention or delta net of norm(x).
 void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const MixPlace& place);
@@ -80,6 +82,8 @@ struct ChunkPlace {
     uint32_t first_cell = 0;
     uint32_t first_warming = 0;  // rows from here on count as heat
     uint32_t tick = 0;           // of that heat
+    // Of states on the way, in order; filled, without logits, when the chunk is read.
+    std::span<const Checkpoint> checkpoints;
 };
 
 // Reads a chunk: tokens at cells place.first_cell.. of `kv`, whose steps are mapped. Leaves x of

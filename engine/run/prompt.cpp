@@ -113,7 +113,7 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
 
-        mix(run, n, at, {kv_base, place.first_cell, true});
+        mix(run, n, at, {kv_base, place.first_cell, true, place.checkpoints});
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
         kernels.route(moe.routing, moe.router, at.norm.values, at.routes);

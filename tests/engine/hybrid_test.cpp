@@ -142,13 +142,12 @@ TEST_F(Hybrid, ConversationsDoNotDisturbEachOther) {
     const ConversationId two = *engine->create_conversation();
     EXPECT_EQ(ask(*engine, one, a).text, first_a);
     EXPECT_EQ(ask(*engine, two, b).text, first_b);
-    // What was held goes on from the saved state. The last token said was never read.
+    // The prompt goes on in the place of its answer, from the checkpoint at its end.
     const std::string more = some_text(40, 3);
     const uint32_t held = engine->cells(one);
     ASSERT_GE(held, 150u);
-    // Letters alone: the answer may not be text, so the prompt is continued in its place.
     const Answer changed = ask(*engine, one, a + more);
-    EXPECT_EQ(changed.report.kept_tokens, 0u);
+    EXPECT_EQ(changed.report.kept_tokens, 150u);
     EXPECT_EQ(changed.text, alone(a + more));
     EXPECT_EQ(ask(*engine, two, b).text, first_b);
 }
@@ -166,6 +165,27 @@ TEST_F(Hybrid, ExactContinuationIsKept) {
     EXPECT_EQ(kept.report.read_tokens, 77u);
     const ConversationId fresh = *engine->create_conversation();
     EXPECT_EQ(kept.text, ask(*engine, fresh, a + more).text);
+}
+
+TEST_F(Hybrid, AnotherAnswerReadsNothingAndAnEditLittle) {
+    for (const char* chunk : {"512", "64"}) {
+        Settings settings = settings_of("0");
+        ASSERT_TRUE(settings.set("prefill", chunk));
+        auto engine = open({}, settings);
+        const std::string document = some_text(900, 1), question = some_text(30, 2);
+        const ConversationId id = *engine->create_conversation();
+        const Answer first = ask(*engine, id, document + question, 40);
+        const Answer again = ask(*engine, id, document + question, 40);
+        EXPECT_EQ(again.report.kept_tokens, 930u);
+        EXPECT_EQ(again.report.read_tokens, 0u);
+        EXPECT_EQ(again.text, first.text);
+        const Answer edited = ask(*engine, id, document + some_text(33, 4), 40);
+        EXPECT_GE(edited.report.kept_tokens, 930u - 2 * 64);
+        EXPECT_EQ(edited.report.kept_tokens + edited.report.read_tokens, 933u);
+        EXPECT_GE(edited.report.kept_tokens + edited.report.rewound_tokens, 900u);
+        const ConversationId fresh = *engine->create_conversation();
+        EXPECT_EQ(ask(*engine, fresh, document + some_text(33, 4), 40).text, edited.text);
+    }
 }
 
 TEST_F(Hybrid, StoppedReadingKeepsFinishedChunksAndTheirState) {

@@ -67,6 +67,9 @@ struct Report {
     uint32_t prompt_tokens = 0;  // of the whole prompt
     uint32_t kept_tokens = 0;    // already in K/V, not read again
     uint32_t read_tokens = 0;
+    // Of those read: tokens whose cells were there, behind the last checkpoint that could serve.
+    // None where a model has no recurrent state.
+    uint32_t rewound_tokens = 0;
     double read_seconds = 0;
     uint32_t answer_tokens = 0;
     double answer_seconds = 0;
@@ -138,6 +141,9 @@ struct EngineOptions {
     gpu::Arithmetic arithmetic = gpu::Arithmetic::fast;
     int nice = 0;  // of the engine's threads
     LoadProgress progress;
+    // Main memory for states of conversations to go back to, over all of them; the one that runs
+    // keeps at least one. Models without recurrent state need none.
+    uint64_t checkpoint_bytes = uint64_t{1} << 30;
 };
 
 class Engine {

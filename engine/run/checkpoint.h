@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Copies of what delta nets remember, in host memory: a state cannot go back by itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace granary {
+
+struct Checkpoint {
+    uint32_t cells = 0;                  // the state after so many tokens
+    std::unique_ptr<std::byte[]> state;  // as it lies in the pool
+    std::vector<float> logits;           // of the last token, [vocab]; or empty
+
+    static std::unique_ptr<std::byte[]> allocate(uint64_t bytes);  // null: no memory
+};
+
+// What one more checkpoint is worth that lies `gap` cells behind the one before it and `distance`
+// before its conversation's end: without it, a return to it reads `gap` cells more, and the
+// nearer the end, the more often somebody returns. Dropping the least gives distances that double.
+double checkpoint_worth(uint64_t gap, uint64_t distance);
+
+// Where a prompt [from, total) is worth a checkpoint besides its end: about 64, 128, 256 ..
+// before it, at multiples of gpu::kDeltaCells, descending.
+std::vector<uint32_t> checkpoint_cells(uint32_t from, uint32_t total);
+
+}  // namespace granary
