@@ -34,6 +34,11 @@ QString streamText(uint32_t from) {
 
 }  // namespace
 
+QString formatText(gpu::KvFormat format) {
+    const std::string_view name = gpu::kv_format_name(format);
+    return QString::fromLatin1(name.data(), static_cast<qsizetype>(name.size()));
+}
+
 QString planText(const Plan& running, const Plan& edited) {
     // Without a budget there is no card: experts are read in place, nothing streams.
     const bool card = edited.settings.vram_budget > 0;
@@ -42,7 +47,9 @@ QString planText(const Plan& running, const Plan& edited) {
     if (running.budget_bytes != edited.budget_bytes)
         sums << Words::tr("budget %1")
                     .arg(change(bytesText(running.budget_bytes), bytesText(edited.budget_bytes)));
-    sums << Words::tr("K/V %1").arg(bytesChange(running, edited, Owner::kv))
+    sums << Words::tr("K/V %1 in %2")
+                .arg(bytesChange(running, edited, Owner::kv),
+                     change(formatText(running.kv_format), formatText(edited.kv_format)))
          << Words::tr("loan %1").arg(bytesChange(running, edited, Owner::loan));
     if (card)
         sums << Words::tr("experts %1, %2 rows")

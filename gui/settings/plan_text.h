@@ -12,4 +12,7 @@ namespace granary::gui {
 // Rich text, everything in it escaped.
 QString planText(const Plan& running, const Plan& edited);
 
+// The name of a K/V format.
+QString formatText(gpu::KvFormat format);
+
 }  // namespace granary::gui

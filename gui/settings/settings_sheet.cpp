@@ -33,6 +33,7 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
       m_card(new QRadioButton(tr("Emulated card, memory in RAM"), this)),
       m_cpu(new QRadioButton(tr("CPU, full speed"), this)),
       m_device(new QComboBox(this)),
+      m_kv(new QComboBox(this)),
       m_unused(new QLabel(this)),
       m_line(new QLabel(this)),
       m_lastBudget(QStringLiteral("40MiB")) {
@@ -72,6 +73,20 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
              tr("auto, bytes (8MiB), or a share of all experts (12%)"));
     addField(form, QStringLiteral("threads"), tr("Threads"),
              tr("CPU threads that compute; auto: every core this program may use"));
+    m_kv->setObjectName(QStringLiteral("kv"));
+    m_kv->setAccessibleName(tr("Keys and values"));
+    m_kv->setToolTip(tr("How exactly a conversation's keys and values are kept; smaller formats "
+                        "leave more memory to the experts") +
+                     QLatin1Char('\n') + tr("Setting: %1").arg(QStringLiteral("kv")));
+    for (const auto& [format, words] : {std::pair{"auto", tr("auto")},
+                                        {"f16", tr("f16: 16 bits a value")},
+                                        {"int8", tr("int8: 8.25 bits a value")},
+                                        {"k8v4", tr("k8v4: keys 8.25 bits, values 4.5")},
+                                        {"q4", tr("q4: 4.5 bits a value, costs answers")}})
+        m_kv->addItem(words, QString::fromLatin1(format));
+    auto* kvLabel = new QLabel(tr("Keys and values"), this);
+    kvLabel->setBuddy(m_kv);
+    form->addRow(kvLabel, m_kv);
     column->addLayout(form);
 
     m_unused->setWordWrap(true);
@@ -112,6 +127,9 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
             [this] { (void)m_draft.set(QStringLiteral("vram-budget"), m_lastBudget); });
     connect(m_device, &QComboBox::textActivated, this,
             [this](const QString& id) { (void)m_draft.set(QStringLiteral("device"), id); });
+    connect(m_kv, &QComboBox::activated, this, [this](int index) {
+        (void)m_draft.set(QStringLiteral("kv"), m_kv->itemData(index).toString());
+    });
     connect(&m_draft, &SettingsDraft::changed, this, &SettingsSheet::showDraft);
     showDraft();
 }
@@ -161,6 +179,7 @@ void SettingsSheet::showDraft() {
     m_card->setEnabled(loaded);
     m_cpu->setEnabled(loaded);
     m_device->setEnabled(loaded);
+    m_kv->setEnabled(loaded);
     for (const Field& field : m_fields) {
         const bool acts = loaded && (card || field.name == QLatin1String("threads"));
         field.edit->setEnabled(acts);
@@ -177,6 +196,13 @@ void SettingsSheet::showDraft() {
         const QString device = QString::fromStdString(settings.device);
         if (m_device->findText(device) < 0) m_device->addItem(device);
         m_device->setCurrentText(device);
+    }
+    {
+        const QSignalBlocker blocker(m_kv);
+        const bool known = !settings.kv && m_draft.plan();
+        m_kv->setItemText(
+            0, known ? tr("auto: %1").arg(formatText(m_draft.plan()->kv_format)) : tr("auto"));
+        m_kv->setCurrentIndex(m_kv->findData(value(settings, QStringLiteral("kv"))));
     }
     QString text = m_draft.refusal().toHtmlEscaped();
     QString tone = QStringLiteral("danger");

@@ -41,6 +41,7 @@ class SettingsSheet : public QDialog {
     QRadioButton* m_card;
     QRadioButton* m_cpu;
     QComboBox* m_device;
+    QComboBox* m_kv;
     QLabel* m_unused;
     QLabel* m_line;
     std::vector<Field> m_fields;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include <QAction>
+#include <QComboBox>
 #include <QLabel>
 #include <QLineEdit>
 #include <QLocale>
@@ -39,6 +40,7 @@ Result<Plan> smallPlan(const Settings& settings) {
                       : settings.prefill_stream_min.kind == AutoCount::Kind::number
                           ? settings.prefill_stream_min.number
                           : 1024;
+    plan.kv_format = settings.kv.value_or(gpu::KvFormat::f16);
     plan.budget_bytes = settings.vram_budget;
     const uint64_t kv = plan.max_context * uint64_t{1024}, loan = plan.chunk * uint64_t{8192};
     if (8 * kMiB + kv + loan > plan.budget_bytes)
@@ -418,6 +420,24 @@ class SettingsPanelTest : public QObject {
         QCOMPARE(f.draft.edited().cache_floor, CacheFloor());
         QVERIFY(f.draft.fieldError(QStringLiteral("cache-floor")).isEmpty());
         QCOMPARE(floor->text(), QStringLiteral("auto"));
+    }
+
+    void theKvFormatIsChosenFromAList() {
+        Fixture f;
+        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
+        auto* kv = sheet.findChild<QComboBox*>(QStringLiteral("kv"));
+        QVERIFY(kv != nullptr);
+        QVERIFY(kv->toolTip().contains(QStringLiteral("Setting: kv")));
+        QCOMPARE(kv->currentText(), QStringLiteral("auto: f16"));
+        // Each entry of the list is a value that the setting takes.
+        for (int i = 0; i < kv->count(); ++i)
+            QVERIFY(f.draft.set(QStringLiteral("kv"), kv->itemData(i).toString()));
+        QCOMPARE(kv->currentData().toString(), QStringLiteral("q4"));
+        QTest::keyClick(kv, Qt::Key_Up);
+        QCOMPARE(f.draft.edited().kv, gpu::KvFormat::k8v4);
+        QVERIFY(f.panel.line().contains(QStringLiteral("K/V 4 MiB in f16 \u2192 k8v4")));
+        f.panel.undoAction()->trigger();
+        QCOMPARE(kv->currentData().toString(), QStringLiteral("auto"));
     }
 
     void theFaceIsABudgetOrNone() {
