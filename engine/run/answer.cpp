@@ -279,7 +279,7 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     Result<void> done;
     if (resumed.logits) {
         done = enter(conversation, resumed.cells);
-        if (done) done = bring_logits(conversation);
+        if (done) bring_logits(conversation);
     } else {
         done = catch_up(conversation, tokens, resumed.cells, listener, stop, report);
     }

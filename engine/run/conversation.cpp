@@ -97,24 +97,15 @@ Result<void> Engine::Impl::keep_state(Conversation& conversation) {
         checkpoints.push_back({conversation.cells, std::move(room), {}});
     }
     if (!logits_here || !checkpoints.back().logits.empty()) return {};
-    std::vector<float> logits(core->model.facts.vocab);
-    core->device->copy(gpu::StreamId::compute, logits.data(), context().logits(),
-                       logits.size() * sizeof logits[0]);
-    if (auto r = core->device->synchronize(gpu::StreamId::compute); !r) return r;
-    checkpoints.back().logits = std::move(logits);
+    const float* const logits = context().logits();
+    checkpoints.back().logits.assign(logits, logits + core->model.facts.vocab);
     return {};
 }
 
-Result<void> Engine::Impl::bring_logits(const Conversation& conversation) {
-    if (logits_here) return {};
-    const RunContext run = context();
-    const std::vector<float>& logits = conversation.checkpoint_at(conversation.cells)->logits;
-    core->device->copy(gpu::StreamId::compute, run.logits(), logits.data(),
-                       logits.size() * sizeof logits[0]);
-    run.kernels().argmax(run.logits(), 1, run.model.facts.vocab, run.best());
-    if (auto r = core->device->synchronize(gpu::StreamId::compute); !r) return r;
+void Engine::Impl::bring_logits(const Conversation& conversation) {
+    if (logits_here) return;
+    context().set_logits(conversation.checkpoint_at(conversation.cells)->logits);
     logits_here = true;
-    return {};
 }
 
 void Engine::Impl::roll_back(Conversation& conversation) {

@@ -121,7 +121,7 @@ struct Engine::Impl {
     // A checkpoint of what runs, with the logits where they are at hand; before it is changed.
     Result<void> keep_state(Conversation& conversation);
     // Puts the kept logits of a conversation that runs to where run.logits() and best() look.
-    Result<void> bring_logits(const Conversation& conversation);
+    void bring_logits(const Conversation& conversation);
     // Checkpoints to be taken inside the next `rows` of its prompt of `total` tokens, in order;
     // once these are read they are added.
     std::vector<Checkpoint> checkpoints_inside(Conversation& conversation, uint32_t rows,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/run/pass.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace granary {
 
 PassBuffers RunContext::buffers(std::byte* base, const PassLayout& at, uint32_t rows) const {
@@ -52,6 +55,13 @@ Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows)
     run.device.copy(gpu::StreamId::compute, results + kDecodeRows * sizeof(int32_t), logits,
                     size_t{rows} * vocab * sizeof(float));
     return run.device.synchronize(gpu::StreamId::compute);
+}
+
+void RunContext::set_logits(std::span<const float> logits) const {
+    const auto best =
+        static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    std::memcpy(memory.results(), &best, sizeof best);
+    std::memcpy(memory.results() + kDecodeRows * sizeof best, logits.data(), logits.size_bytes());
 }
 
 }  // namespace granary

@@ -53,6 +53,8 @@ struct RunContext {
     const int32_t* best() const {  // [kDecodeRows]
         return reinterpret_cast<const int32_t*>(memory.results());
     }
+    // As if output_logits had given these for one row: [vocab], kept from before.
+    void set_logits(std::span<const float> logits) const;
 };
 
 // Final norm and output matrix for up to kDecodeRows rows of x; brings logits() and best() to the
