@@ -22,7 +22,7 @@ void MainWindow::scriptMeasure(bool on) {
 
 bool MainWindow::scriptPending() const {
     return m_chat->pending() || m_chat->answering() || m_engine->busy() || m_tray->reading() ||
-           m_tray->counting();
+           m_tray->counting() || m_vram->draft().state() == SettingsDraft::State::Applying;
 }
 
 QJsonObject MainWindow::scriptReport() const {
