@@ -190,6 +190,13 @@ class Driver {
     Entry<Address, unsigned char, size_t, Stream> fill_async{*this, "cuMemsetD8Async",
                                                              "hipMemsetD8Async"};
 
+    // Describes device memory of up to five dimensions to the tensor copy engine: description (128
+    // bytes), element type, dimensions, address, sizes, strides in bytes (from the second on), box,
+    // element steps, interleaving, swizzle, cache and bounds by number.
+    Entry<void*, int, unsigned, void*, const uint64_t*, const uint64_t*, const uint32_t*,
+          const uint32_t*, int, int, int, int>
+        tensor_map_encode{*this, "cuTensorMapEncodeTiled", nullptr};
+
     // ---- kernels and graphs ---------------------------------------------------------------------
     Entry<ModuleHandle*, const void*> module_load{*this, "cuModuleLoadData", "hipModuleLoadData"};
     Entry<ModuleHandle> module_unload{*this, "cuModuleUnload", "hipModuleUnload"};

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Prompt attention for compute capability 8.0 and up: online softmax over tiles of 64 cells (Dao
+// et al. 2022; Dao 2023). Four warps hold 16 or 32 query rows each; scores, weights and sums stay
+// in registers; K of the next tile is copied while V of this one is used.
+//
+// Head 128, 128 query rows, a tile of 64 cells: 4.2 MFLOP = 2,048 cycles of the tensor cores of
+// 8.0; 32 KB from L2; 160 KB of matrix loads (80 bytes a cycle of 128: a load of K or V serves 32
+// rows). Head 256: 64 query rows, since a warp's sums fill its registers; twice the loads.
+#include "gpu/cuda/attention_prompt.h"
+#include "gpu/cuda/softmax.cuh"
+
+namespace granary::gpu::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 128, kCells = 64;
+
+// kTiles: of 16 query rows, each warp's.
+template <uint32_t kDim, uint32_t kTiles>
+struct Shared {
+    alignas(128) std::byte q[kDim / 64][64 * kTiles * 128];
+    std::byte k[kDim / 64][kCells * 128];
+    std::byte v[kDim / 64][kCells * 128];
+};
+
+template <uint32_t kDim, uint32_t kTiles>
+struct Attender {
+    static constexpr uint32_t kRows = 64 * kTiles;
+    static constexpr uint32_t kPieces = kDim / 8;  // 16 bytes each, of a row
+
+    const AttentionPrompt& job;
+    Shared<kDim, kTiles>& shared;
+    const uint32_t tile;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t g = lane / 4, t = lane % 4;
+    const uint32_t group = job.heads / job.kv_heads, rows = job.n * group;
+    SoftmaxRows softmax[kTiles] = {};
+    float out[kTiles][kDim / 2];
+
+    // A query row of this K/V head among all (token, head).
+    __device__ size_t place_of(uint32_t row) const {
+        row = min(row, rows - 1);
+        return size_t{row / group} * job.heads + blockIdx.y * group + row % group;
+    }
+    __device__ uint32_t cell_of(uint32_t row) const {
+        return job.first_cell + min(row, rows - 1) / group;
+    }
+    // This thread's rows in tile m of its warp.
+    __device__ uint32_t row_of(uint32_t m, uint32_t half) const {
+        return tile * kRows + (warp * kTiles + m) * 16 + g + 8 * half;
+    }
+
+    __device__ void load_queries() {
+        for (uint32_t i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
+            const uint32_t row = i / kPieces, piece = i % kPieces;
+            const auto* from = reinterpret_cast<const float4*>(
+                job.q + place_of(tile * kRows + row) * kDim + piece * 8);
+            const float4 a = from[0], b = from[1];
+            const float s = job.scale;
+            *reinterpret_cast<uint4*>(shared.q[piece / 8] + swizzled(row, piece % 8)) =
+                make_uint4(pack_half2(a.x * s, a.y * s), pack_half2(a.z * s, a.w * s),
+                           pack_half2(b.x * s, b.y * s), pack_half2(b.z * s, b.w * s));
+        }
+    }
+
+    // Begins the copy of a tile of K or V.
+    __device__ void bring(std::byte (&to)[kDim / 64][kCells * 128], const KvPart& part,
+                          uint32_t cell) {
+        if (cell < job.end) {
+            const std::byte* from = job.kv.base + size_t{cell / kStepCells} * job.kv.step_bytes +
+                                    part.code_offset + size_t{cell % kStepCells} * part.code_row +
+                                    blockIdx.y * kDim * 2;
+            for (uint32_t i = threadIdx.x; i < kCells * kPieces; i += kThreads) {
+                const uint32_t row = i / kPieces, piece = i % kPieces;
+                copy_16(shared_address(to[piece / 8]) + swizzled(row, piece % 8),
+                        from + row * part.code_row + piece * 16);
+            }
+        }
+        copies_commit();
+    }
+
+    __device__ void run(uint32_t tiles) {
+        load_running();
+        bring(shared.k, job.kv.k, job.begin);
+        load_queries();
+        for (uint32_t i = 0; i < tiles; ++i) {
+            const uint32_t cell = job.begin + i * kCells;
+            bring(shared.v, job.kv.v, cell);
+            copies_wait<1>();
+            __syncthreads();
+            float score[kTiles][kCells / 2] = {};
+            scores(score);
+            __syncthreads();
+            bring(shared.k, job.kv.k, cell + kCells);
+            uint32_t weight[kTiles][kCells / 16][4];
+#pragma unroll
+            for (uint32_t m = 0; m < kTiles; ++m) {
+                const uint32_t last[2] = {min(cell_of(row_of(m, 0)), job.end - 1),
+                                          min(cell_of(row_of(m, 1)), job.end - 1)};
+                if (cell + kCells > min(cell_of(tile * kRows) + 1, job.end))
+                    mask(score[m], cell, last);
+                float factor[2];
+                softmax[m].weigh(score[m], factor);
+                scale(out[m], factor);
+                pack(score[m], weight[m]);
+            }
+            copies_wait<1>();
+            __syncthreads();
+            sums(weight);
+            __syncthreads();
+        }
+        copies_wait<0>();
+        store();
+    }
+
+    // score = Q K^T
+    __device__ void scores(float (&score)[kTiles][kCells / 2]) const {
+#pragma unroll
+        for (uint32_t step = 0; step < kDim / 16; ++step) {
+            uint32_t a[kTiles][4];
+#pragma unroll
+            for (uint32_t m = 0; m < kTiles; ++m)
+                load_matrices(a[m], shared_address(shared.q[step / 4]) +
+                                        swizzled((warp * kTiles + m) * 16 + lane % 16,
+                                                 step % 4 * 2 + lane / 16));
+#pragma unroll
+            for (uint32_t pair = 0; pair < kCells / 16; ++pair) {
+                uint32_t b[4];
+                load_matrices(b, shared_address(shared.k[step / 4]) +
+                                     swizzled(pair * 16 + lane / 16 * 8 + lane % 8,
+                                              step % 4 * 2 + lane / 8 % 2));
+#pragma unroll
+                for (uint32_t m = 0; m < kTiles; ++m) {
+                    mma_16x8x16(octet(score[m], 2 * pair), a[m], b[0], b[1]);
+                    mma_16x8x16(octet(score[m], 2 * pair + 1), a[m], b[2], b[3]);
+                }
+            }
+        }
+    }
+    // out += weight V
+    __device__ void sums(const uint32_t (&weight)[kTiles][kCells / 16][4]) {
+#pragma unroll
+        for (uint32_t step = 0; step < kCells / 16; ++step) {
+#pragma unroll
+            for (uint32_t pair = 0; pair < kDim / 16; ++pair) {
+                uint32_t b[4];
+                load_matrices_transposed(
+                    b, shared_address(shared.v[pair / 4]) +
+                           swizzled(step * 16 + lane % 16, pair % 4 * 2 + lane / 16));
+#pragma unroll
+                for (uint32_t m = 0; m < kTiles; ++m) {
+                    mma_16x8x16(octet(out[m], 2 * pair), weight[m][step], b[0], b[1]);
+                    mma_16x8x16(octet(out[m], 2 * pair + 1), weight[m][step], b[2], b[3]);
+                }
+            }
+        }
+    }
+    template <uint32_t kCount>
+    __device__ static float (&octet(float (&values)[kCount], uint32_t number))[4] {
+        return *reinterpret_cast<float(*)[4]>(values + 4 * number);
+    }
+
+    __device__ void load_running() {
+#pragma unroll
+        for (uint32_t i = 0; i < 2 * kTiles; ++i) {
+            const uint32_t m = i / 2, half = i % 2;
+            const size_t place = place_of(row_of(m, half));
+            if (!job.first) {
+                softmax[m].maximum[half] = job.running[place].maximum;
+                softmax[m].sum[half] = job.running[place].sum;
+            }
+            const float* from = job.out + place * kDim + t * 2;
+#pragma unroll
+            for (uint32_t j = 0; j < kDim / 8; ++j) {
+                const float2 value =
+                    job.first ? make_float2(0, 0) : *reinterpret_cast<const float2*>(from + j * 8);
+                out[m][4 * j + 2 * half] = value.x;
+                out[m][4 * j + 2 * half + 1] = value.y;
+            }
+        }
+    }
+    __device__ void store() const {
+#pragma unroll
+        for (uint32_t i = 0; i < 2 * kTiles; ++i) {
+            const uint32_t m = i / 2, half = i % 2;
+            if (row_of(m, half) >= rows) continue;
+            const size_t place = place_of(row_of(m, half));
+            if (!job.last && t == 0)
+                job.running[place] = {softmax[m].maximum[half], softmax[m].sum[half]};
+            const float factor = job.last ? __frcp_rn(softmax[m].sum[half]) : 1;
+            float* to = job.out + place * kDim + t * 2;
+#pragma unroll
+            for (uint32_t j = 0; j < kDim / 8; ++j)
+                *reinterpret_cast<float2*>(to + j * 8) = make_float2(
+                    out[m][4 * j + 2 * half] * factor, out[m][4 * j + 2 * half + 1] * factor);
+        }
+    }
+};
+
+template <uint32_t kDim, uint32_t kTiles>
+__device__ void attend(const AttentionPrompt& job) {
+    extern __shared__ __align__(128) std::byte memory[];
+    const uint32_t tile = gridDim.x - 1 - blockIdx.x;  // the longest first
+    const uint32_t group = job.heads / job.kv_heads;
+    const uint32_t newest = min((tile + 1) * 64 * kTiles, job.n * group) - 1;
+    const uint32_t end = min(job.end, job.first_cell + newest / group + 1);
+    const uint32_t tiles = end > job.begin ? (end - job.begin + kCells - 1) / kCells : 0;
+    Attender<kDim, kTiles>{job, *reinterpret_cast<Shared<kDim, kTiles>*>(memory), tile}.run(tiles);
+}
+
+}  // namespace
+
+static_assert(kAttentionMma128.shared == sizeof(Shared<128, 2>));
+static_assert(kAttentionMma256.shared == sizeof(Shared<256, 1>));
+
+extern "C" {
+__global__ void __launch_bounds__(kThreads, 2) attention_prompt_128(const AttentionPrompt job) {
+    attend<128, 2>(job);
+}
+__global__ void __launch_bounds__(kThreads, 2) attention_prompt_256(const AttentionPrompt job) {
+    attend<256, 1>(job);
+}
+}
+
+}  // namespace granary::gpu::cuda

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// One warp's building blocks on compute capability 8.0 and up: asynchronous copies of 16 bytes,
+// 8 x 8 matrix loads, the f16 tensor-core product. Names follow the instructions (PTX ISA 9.0).
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace granary::gpu::cuda {
+
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// 16 bytes from global to shared memory, both 16-byte aligned.
+__device__ __forceinline__ void copy_16(uint32_t to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+// The same; `bytes` of them (0 or 16) are read and the rest become zero.
+__device__ __forceinline__ void copy_16_or_zero(uint32_t to, const void* from, uint32_t bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void copies_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits until at most `kPending` of this thread's newest groups are unfinished.
+template <int kPending>
+__device__ __forceinline__ void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+__device__ __forceinline__ void load_matrices(uint32_t (&out)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(address)
+                 : "memory");
+}
+__device__ __forceinline__ void load_matrices_transposed(uint32_t (&out)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// c[16, 8] += a[16, 16] b[16, 8]; f16 factors, f32 sums. With g = lane / 4 and t = lane % 4 a
+// thread holds a[g | g + 8][2t, 2t + 1 | 2t + 8, 2t + 9] as {g low, g + 8 low, g high, g + 8
+// high}, b[the same k][g] and c[g | g + 8][2t, 2t + 1].
+__device__ __forceinline__ void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b_low,
+                                            uint32_t b_high) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
+}
+
+__device__ __forceinline__ uint32_t bits(__half2 value) {
+    return *reinterpret_cast<const uint32_t*>(&value);
+}
+__device__ __forceinline__ __half2 as_half2(uint32_t value) {
+    return *reinterpret_cast<const __half2*>(&value);
+}
+
+// Two values as f16, the first in the low half; beyond +-65504 they stay there.
+__device__ __forceinline__ uint32_t pack_half2(float low, float high) {
+    return bits(__floats2half2_rn(fminf(fmaxf(low, -65504.f), 65504.f),
+                                  fminf(fmaxf(high, -65504.f), 65504.f)));
+}
+
+// A tile in shared memory has rows of 128 bytes whose 16-byte pieces are swapped by their row
+// (piece ^ row % 8), so that eight rows of a matrix load lie in different banks. It is also the
+// 128-byte swizzle of the tensor copy engine and of wgmma.
+__device__ __forceinline__ uint32_t swizzled(uint32_t row, uint32_t piece) {
+    return row * 128 + (piece ^ row % 8) * 16;
+}
+
+}  // namespace granary::gpu::cuda
