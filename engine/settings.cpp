@@ -199,6 +199,24 @@ Result<void> set_cache_floor(Settings& settings, std::string_view value) {
     return {};
 }
 
+Result<void> set_cpu_share(Settings& settings, std::string_view value) {
+    if (value == "auto") {
+        settings.cpu_share.reset();
+        return {};
+    }
+    const bool percent = value.ends_with('%');
+    const auto number = parse_count(trimmed(value.substr(0, value.size() - percent)), 0, 100);
+    if (!number) return bad_value("cpu-share", value, "auto or a share from 0% to 100%");
+    settings.cpu_share = *number;
+    return {};
+}
+
+Result<void> set_deterministic(Settings& settings, std::string_view value) {
+    if (value != "on" && value != "off") return bad_value("deterministic", value, "on or off");
+    settings.deterministic = value == "on";
+    return {};
+}
+
 Result<void> set_threads(Settings& settings, std::string_view value) {
     return set_count(settings.threads, "threads", value, 1, 256, "auto or 1 to 256");
 }
@@ -242,8 +260,8 @@ struct Setting {
     std::string (*get)(const Settings&);
 };
 
-const std::array<Setting, 10>& table() {
-    static const std::array<Setting, 10> settings{{
+const std::array<Setting, 12>& table() {
+    static const std::array<Setting, 12> settings{{
         {{"max-context",
           "Longest conversation in tokens, question and answer together (auto: what the model was "
           "trained for, at most 32768)."},
@@ -279,6 +297,18 @@ const std::array<Setting, 10>& table() {
           "rounded up to whole rows (auto: one row more than a token uses)."},
          set_cache_floor,
          [](const Settings& s) { return cache_floor_text(s.cache_floor); }},
+        {{"cpu-share",
+          "Share of the experts that a short reading step misses that the CPU computes where they "
+          "lie in main memory, instead of copying them (auto: none while deterministic is on)."},
+         set_cpu_share,
+         [](const Settings& s) {
+             return s.cpu_share ? std::to_string(*s.cpu_share) + "%" : std::string("auto");
+         }},
+        {{"deterministic",
+          "Same question, same answer, whatever memory did: on or off. Off lets the CPU take a "
+          "share of the work."},
+         set_deterministic,
+         [](const Settings& s) { return std::string(s.deterministic ? "on" : "off"); }},
         {{"threads", "Threads that compute (auto: the cores that this program may use)."},
          set_threads,
          [](const Settings& s) { return count_text(s.threads); }},

@@ -223,6 +223,10 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
             break;
     }
 
+    // On the host the CPU's kernels are the device's own, bit for bit: a share that is asked for is
+    // given under `deterministic` too.
+    if (card) plan.cpu_share = settings.cpu_share.value_or(settings.deterministic ? 0 : 100);
+
     const uint64_t experts_bytes = all_rows * model.row_bytes;
     const uint64_t useful = always + kv_at_max + loan + granules_of(experts_bytes);
     const uint64_t budget = std::min(limit, useful);

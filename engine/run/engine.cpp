@@ -151,6 +151,8 @@ Result<bool> Engine::Impl::apply(const Settings& settings) {
     // Where the layout stays as it is, only the plan changes.
     Settings same_layout = settings;
     same_layout.prefill_stream_min = old.prefill_stream_min;
+    same_layout.cpu_share = old.cpu_share;
+    same_layout.deterministic = old.deterministic;
     if (same_layout == old) {
         auto plan = Planner(core->model.facts, core->facts).plan(settings);
         if (!plan) return tl::unexpected(plan.error());

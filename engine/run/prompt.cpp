@@ -10,7 +10,8 @@ namespace {
 
 // The experts of one layer for one chunk. Resident ones are read from their slots; the others
 // come through the ring, each once, in fixed order: all of them when the chunk streams, those
-// that have routes when it is staged.
+// that have routes when it is staged. Of a staged chunk's the CPU computes a share where they lie:
+// the coldest, which have the fewest rows to pay for a copy.
 class ExpertPass {
   public:
     ExpertPass(const RunContext& run, const MemoryManager::Loan& loan, uint32_t chunk)
@@ -24,12 +25,13 @@ class ExpertPass {
         home_ = moe.home.data();
         const gpu::ExpertCacheView& cache = run_.memory.experts().view(layer);
         const gpu::ExpertCacheView& known = run_.memory.experts().known(layer);  // as it stays
-        resident_.clear();
+        ready_.clear();
         missing_.clear();
         const bool in_place = run_.memory.experts().rows() == 0;
         for (uint32_t e = 0; e < cache.experts; ++e)
-            (in_place || known.slot_of[e] >= 0 ? resident_ : missing_)
+            (in_place || known.slot_of[e] >= 0 ? ready_ : missing_)
                 .push_back(static_cast<int32_t>(e));
+        if (!stream_) share_with_cpu(known);
         const gpu::ExpertEntry* entries = cache.entries;
         if (!missing_.empty()) {
             place_missing(known);
@@ -43,7 +45,7 @@ class ExpertPass {
             size_t copied = 0;
             const size_t ahead = std::min<size_t>(kRingBuffers, missing_.size());
             for (; copied < ahead; ++copied) copy_ahead(cache, copied);
-            compute(resident_);
+            compute(ready_);
             for (size_t i = 0; i < missing_.size(); ++i) {
                 run_.device.wait(gpu::StreamId::compute, filled_[i % kRingBuffers]);
                 compute({&missing_[i], 1});
@@ -51,7 +53,7 @@ class ExpertPass {
                 if (copied < missing_.size()) copy_ahead(cache, copied++);
             }
         } else {
-            compute(resident_);
+            compute(ready_);
             for (size_t first = 0; first < missing_.size(); first += kRingBuffers) {
                 const std::span<const int32_t> wave(
                     &missing_[first], std::min<size_t>(kRingBuffers, missing_.size() - first));
@@ -62,6 +64,17 @@ class ExpertPass {
     }
 
   private:
+    void share_with_cpu(const gpu::ExpertCacheView& known) {
+        const size_t count = missing_.size() * run_.plan.cpu_share / 100;
+        if (count == 0) return;
+        std::stable_sort(missing_.begin(), missing_.end(),
+                         [&](int32_t a, int32_t b) { return known.heat[a] > known.heat[b]; });
+        ready_.insert(ready_.end(), missing_.end() - static_cast<ptrdiff_t>(count), missing_.end());
+        missing_.resize(missing_.size() - count);
+        std::sort(ready_.begin(), ready_.end());
+        std::sort(missing_.begin(), missing_.end());
+    }
+
     // Writes the layer's pointer table: slots for residents, ring buffers for the others.
     void place_missing(const gpu::ExpertCacheView& cache) {
         table_.assign(cache.entries, cache.entries + cache.experts);
@@ -91,7 +104,7 @@ class ExpertPass {
     const bool stream_;
     gpu::ExpertEntry* const entries_;         // device table of the layer at hand
     const gpu::ExpertEntry* home_ = nullptr;  // [experts] of the layer at hand
-    std::vector<int32_t> resident_, missing_;
+    std::vector<int32_t> ready_, missing_;    // readable where they are; through the ring
     std::vector<gpu::ExpertEntry> table_;
     std::array<gpu::Event, kRingBuffers> filled_{}, drained_{};
 };

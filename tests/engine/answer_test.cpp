@@ -158,6 +158,18 @@ TEST(Answer, SameTokensAtAnyBudgetAndChunk) {
         }
     }
     EXPECT_GT(expected.size(), 40u);
+    // The CPU's share of a staged chunk is computed by the same kernels.
+    for (const char* share : {"0%", "37%", "100%"}) {
+        Settings settings = card("33MiB");
+        ASSERT_TRUE(settings.set("max-context", "2048"));
+        ASSERT_TRUE(settings.set("prefill", "64"));
+        ASSERT_TRUE(settings.set("prefill-stream-min", "never"));
+        ASSERT_TRUE(settings.set("cpu-share", share));
+        Chat chat(settings);
+        auto answer = chat.ask(prompt, 40);
+        ASSERT_TRUE(answer) << share << " " << answer.error().message();
+        EXPECT_EQ(answer->text, expected) << share;
+    }
 }
 
 TEST(Answer, RefusesWhatDoesNotFitBeforeReadingAnything) {

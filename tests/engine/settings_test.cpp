@@ -72,6 +72,8 @@ TEST(Settings, RefusesEverythingElseAndChangesNothing) {
         {"vram-reserve", {"", "auto", "ten"}},
         {"cache-floor",
          {"", "-1%", "-0%", "101%", "nan%", "inf%", "%", "12%%", "1e1%", "0x10%", "12 percent"}},
+        {"cpu-share", {"", "-1", "101", "101%", "%", "50%%", "half", "1.5%", "on"}},
+        {"deterministic", {"", "true", "On", "1", "auto"}},
         {"threads", {"", "257", "-2", "two", "1.0"}},
         {"device", {"", "cuda:0", "Host", "cpu"}},
         {"granule", {"", "0", "32KiB", "128MiB", "96KiB", "65537"}},
@@ -98,7 +100,7 @@ TEST(Settings, UnknownNamesAreAnsweredWithTheKnownOnes) {
 }
 
 TEST(Settings, EveryEntryHasHelpAndADefaultThatItTakesBack) {
-    ASSERT_EQ(Settings::entries().size(), 10u);
+    ASSERT_EQ(Settings::entries().size(), 12u);
     for (const Settings::Entry& entry : Settings::entries()) {
         Settings settings;
         const std::string text = settings.get(entry.name);
@@ -118,6 +120,8 @@ TEST(Settings, WhatGetSaysSetTakesBackExactly) {
     settings.vram_reserve = uint64_t{3} << 40;
     settings.cache_floor = {CacheFloor::Kind::percent, 0, 33.333333333333336};
     settings.kv = gpu::KvFormat::k8v4;
+    settings.cpu_share = 40;
+    settings.deterministic = false;
     settings.threads = 2;
     settings.granule = 65'536;
     Settings copy;

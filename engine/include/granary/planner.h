@@ -58,6 +58,7 @@ struct Plan {
     uint32_t chunk_at_max = 0;    // of the last chunk of a prompt that fills the context
     uint32_t stream_min = 0;      // chunk from which all experts stream; UINT32_MAX: never
     gpu::KvFormat kv_format = gpu::KvFormat::f16;
+    uint32_t cpu_share = 0;       // percent of a staged chunk's missed experts
     uint64_t granule_bytes = 0;
     uint64_t budget_bytes = 0;    // whole granules
     // Granules. fixed + workspace + state + expert_range = budget_bytes / granule_bytes: K/V and

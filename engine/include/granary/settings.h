@@ -39,6 +39,8 @@ struct Settings {
     uint64_t vram_budget = 0;     // vram-budget: bytes; 0: no card, the unified face
     uint64_t vram_reserve = 0;    // vram-reserve: bytes left to everybody else
     CacheFloor cache_floor;       // cache-floor
+    std::optional<uint32_t> cpu_share;  // cpu-share: percent; none: auto
+    bool deterministic = true;    // deterministic
     uint32_t threads = 0;         // threads: 0: the cores that this process may use
     std::string device = "host";  // device
     uint64_t granule = 0;         // granule: bytes, card face only; 0: by rule
