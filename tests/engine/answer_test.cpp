@@ -94,12 +94,19 @@ Settings card(const char* budget) {
 TEST(Answer, FindsAllThreeFactsOfTheWelcomeDocument) {
     const Welcome welcome = read_welcome();
     ASSERT_EQ(welcome.questions.size(), 3u);
-    for (const char* budget : {"0", "40MiB"}) {
+    for (const auto& [budget, format] : {std::pair{"0", "auto"},
+                                         {"40MiB", "auto"},
+                                         {"40MiB", "int8"},
+                                         {"40MiB", "k8v4"},
+                                         {"40MiB", "q4"}}) {
         for (const auto& [question, fact] : welcome.questions) {
-            Chat chat(card(budget));
+            Settings settings = card(budget);
+            ASSERT_TRUE(settings.set("kv", format));
+            Chat chat(settings);
             auto answer = chat.ask(welcome.document + "\n\n" + question);
             ASSERT_TRUE(answer) << answer.error().message();
-            EXPECT_NE(answer->text.find(fact), std::string::npos) << question << answer->text;
+            EXPECT_NE(answer->text.find(fact), std::string::npos)
+                << format << " " << question << answer->text;
             EXPECT_EQ(answer->report.finish, Finish::answer_ended);
             chat.expect_sums();
         }
