@@ -634,8 +634,7 @@ void MemoryManager::publish(bool now, Compute compute) {
     for (gpu::GranuleId id : released_)
         frame.words[id] = GranuleWord::make(Owner::spare, GranuleWord::given_back, 0, 0, 0);
     for (const GranuleWord& word : frame.words)
-        if (!(word.flags() & GranuleWord::given_back))
-            ++frame.granules[static_cast<int>(word.owner())];
+        if (word.in_budget()) ++frame.granules[static_cast<int>(word.owner())];
 
     Counters& counters = telemetry_.counters;
     uint64_t hits = 0, misses = 0, copied = 0;

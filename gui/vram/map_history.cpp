@@ -153,8 +153,8 @@ bool MapReplay::showUpTo(double seconds) {
                 const GranuleWord before = m_frame.words[delta.granule], after{delta.word};
                 const auto was = static_cast<size_t>(before.owner());
                 const auto is = static_cast<size_t>(after.owner());
-                if (was < kOwners) --m_frame.granules[was];
-                if (is < kOwners) ++m_frame.granules[is];
+                if (was < kOwners && before.in_budget()) --m_frame.granules[was];
+                if (is < kOwners && after.in_budget()) ++m_frame.granules[is];
                 m_frame.words[delta.granule] = after;
                 if (delta.granule < m_frame.places.size())
                     m_frame.places[delta.granule] = {delta.range, delta.place};

@@ -39,7 +39,7 @@ Owner MapModel::ownerOf(GranuleWord word) {
 bool MapModel::sumsAgree(const MapFrame& frame) {
     std::array<uint32_t, kOwners> sums{};
     for (const GranuleWord word : frame.words)
-        if (!(word.flags() & GranuleWord::given_back)) ++sums[static_cast<size_t>(ownerOf(word))];
+        if (word.in_budget()) ++sums[static_cast<size_t>(ownerOf(word))];
     return sums == frame.granules;
 }
 
@@ -207,6 +207,7 @@ int MapModel::recencyOf(GranuleWord word) const {
 
 CellKey MapModel::keyOf(int granule) const {
     const GranuleWord word = m_frame.words[static_cast<size_t>(granule)];
+    if (!word.in_budget()) return CellKey::hollowPlace();
     const Owner owner = ownerOf(word);
     return CellKey::make(owner, owner == Owner::experts ? recencyOf(word) : 0, flashOf(granule),
                          (word.flags() & GranuleWord::in_transfer) != 0,
@@ -295,6 +296,9 @@ MapModel::HoverText MapModel::hoverText(int cell) const {
                 tr("place %1 of %2").arg(locale.toString(index), m_sections[section].name)};
     }
     const GranuleWord word = m_frame.words[static_cast<size_t>(holder)];
+    if (!word.in_budget())
+        return {tr("Granule %1").arg(locale.toString(holder)),
+                tr("given back to other programs while the budget is lower")};
     const Owner owner = ownerOf(word);
     QStringList first{tr("Granule %1").arg(locale.toString(holder)), ownerText(owner)};
     if (const QString text = holdsText(word); !text.isEmpty()) first << text;

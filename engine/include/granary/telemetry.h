@@ -39,6 +39,7 @@ struct GranuleWord {
     uint32_t id() const { return static_cast<uint32_t>(bits >> 12) & 0xffffff; }
     unsigned hits_log2() const { return static_cast<unsigned>(bits >> 36) & 63; }
     uint32_t last_use() const { return static_cast<uint32_t>(bits >> 42); }
+    bool in_budget() const { return !(flags() & given_back); }  // counts in its class's sum
     bool operator==(const GranuleWord&) const = default;
 };
 

@@ -35,7 +35,8 @@ inline uint32_t scrambled(uint32_t seed, uint32_t index) {
 
 inline void countClasses(MapFrame& frame) {
     frame.granules.fill(0);
-    for (const GranuleWord word : frame.words) ++frame.granules[static_cast<size_t>(word.owner())];
+    for (const GranuleWord word : frame.words)
+        if (word.in_budget()) ++frame.granules[static_cast<size_t>(word.owner())];
 }
 
 inline MapFrame makeFrame(const Card& card) {

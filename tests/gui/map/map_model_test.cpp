@@ -212,6 +212,22 @@ class MapModelTest : public QObject {
         QVERIFY(model.hoverText(640).first.isEmpty());
     }
 
+    void aGranuleGivenBackIsHollowAndInNoSum() {
+        MapFrame frame = makeFrame({});
+        const uint32_t experts = frame.granules[static_cast<size_t>(Owner::experts)];
+        frame.words[300] = GranuleWord::make(Owner::spare, GranuleWord::given_back, 0, 0, 0);
+        frame.places[300] = {};
+        countClasses(frame);
+        QVERIFY(MapModel::sumsAgree(frame));
+        MapModel model;
+        model.setFrame(frame);
+        QCOMPARE(model.count(Owner::experts), experts - 1);
+        QCOMPARE(model.count(Owner::spare), 0u);
+        const int cell = model.cellOfGranule(300);
+        QVERIFY(model.key(cell).hollow());
+        QVERIFY(model.hoverText(cell).second.contains("given back"));
+    }
+
     void anEmptySlotIsNoExpert() {
         MapModel model;
         MapFrame frame = makeFrame({});
