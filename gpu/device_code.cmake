@@ -50,6 +50,7 @@ function(granary_find_compiler kind program)
 endfunction()
 
 set(GRANARY_CUDA_VERSION 0)
+set(GRANARY_HIP_VERSION 0)
 granary_find_compiler(CUDA nvcc /usr/local/cuda/bin /opt/cuda/bin)
 granary_find_compiler(HIP hipcc /opt/rocm/bin)
 
@@ -81,6 +82,7 @@ set(GRANARY_hip_COMMAND ${hip_command})
 
 function(granary_device_code kind)
     string(TOUPPER ${kind} KIND)
+    set(version ${GRANARY_${KIND}_VERSION})
     set(table "")
     set(bytes "")
     set(outputs "")

@@ -17,8 +17,9 @@ struct Options {
     size_t granule_bytes = 0;  // 0: what the driver recommends, 2 MiB at least
 };
 
-// Once the context is lost, every call answers so at once and touches nothing; destroying the last
-// user of the context and opening the device again gives a new one.
+// Once the context is lost, every call answers so at once and touches nothing. Destroying the device
+// still gives its memory back, but driver 580 gives no new context to a process that lost one,
+// whether of its own or the shared one: opening the device again answers device_lost too.
 class GpuMemory : public virtual DeviceMemory {
   public:
     // Errors: unsupported for a GPU that cannot map memory; invalid_argument for a device or a

@@ -6,10 +6,13 @@
 #include <span>
 #include <string_view>
 
-// The code of the file `name`.cu; empty where this build was made without that compiler.
+// device_code: of the file `name`.cu; empty where this build was made without that compiler.
+// device_code_version: of the CUDA compiler, 13000 for 13.0; 0 without one, and for HIP.
 namespace granary::gpu::cuda {
 std::span<const std::byte> device_code(std::string_view name);
-}
+int device_code_version();
+}  // namespace granary::gpu::cuda
 namespace granary::gpu::hip {
 std::span<const std::byte> device_code(std::string_view name);
-}
+int device_code_version();
+}  // namespace granary::gpu::hip

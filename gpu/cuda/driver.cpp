@@ -81,7 +81,7 @@ Error Driver::error(Status status, std::string_view function, std::string what,
     detail += name_of(status) + " from " + std::string(function);
     if (is_lost(status))
         return {ErrorKind::device_lost, std::move(what), std::move(detail),
-                "The device lost its context. Load the model again"};
+                "The driver gives this process no new context: restart Granary"};
     if (status == kOutOfMemory)
         return {ErrorKind::out_of_memory, std::move(what), std::move(detail),
                 "Close other programs that use the GPU or choose smaller settings"};

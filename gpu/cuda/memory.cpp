@@ -15,6 +15,7 @@ Memory::~Memory() {
     for (RangeId range = 0; range < bases_.size(); ++range) release(range);
     for (GranuleId granule = 0; granule < handles_.size(); ++granule)
         if (held(granule)) (void)driver_.granule_release(handles_[granule]);
+    for (Granule handle : stranded_) (void)driver_.granule_release(handle);
 }
 
 std::byte* Memory::base(RangeId range) const {
@@ -52,14 +53,17 @@ Status Memory::new_handle(Granule* handle) const {
     return driver_.granule_create(handle, granule_bytes_, &properties_, 0);
 }
 
+void Memory::take_back(Granule handle) {
+    if (driver_.granule_release(handle) != 0) stranded_.push_back(handle);
+}
+
 Result<void> Memory::create(size_t count) {
     if (auto r = table_.check_addition(count); !r) return r;
     const size_t before = handles_.size();
     for (size_t i = 0; i < count; ++i) {
         Granule handle = 0;
         if (const Status status = new_handle(&handle); status != 0) {
-            for (size_t done = before; done < handles_.size(); ++done)
-                (void)driver_.granule_release(handles_[done]);
+            for (size_t done = before; done < handles_.size(); ++done) take_back(handles_[done]);
             handles_.resize(before);
             return tl::unexpected(driver_.error(
                 status, driver_.granule_create.name(), "There is no device memory for granules",
@@ -91,8 +95,7 @@ Result<void> Memory::recreate(std::span<const GranuleId> granules) {
     for (size_t i = 0; i < granules.size(); ++i) {
         const Status status = new_handle(&handles_[granules[i]]);
         if (status == 0) continue;
-        for (size_t done = 0; done < i; ++done)
-            (void)driver_.granule_release(handles_[granules[done]]);
+        for (size_t done = 0; done < i; ++done) take_back(handles_[granules[done]]);
         (void)table_.release(granules);
         return tl::unexpected(driver_.error(
             status, driver_.granule_create.name(), "There is no device memory for granules",

@@ -36,7 +36,9 @@ class Memory {
     Result<void> release_granules(std::span<const GranuleId> granules);
     Result<void> recreate(std::span<const GranuleId> granules);
     size_t granules() const { return table_.granules(); }
-    uint64_t bytes() const { return table_.held_granules() * uint64_t{granule_bytes_}; }
+    uint64_t bytes() const {
+        return (table_.held_granules() + stranded_.size()) * uint64_t{granule_bytes_};
+    }
     bool held(GranuleId granule) const { return table_.held(granule); }
     Result<void> map(RangeId range, size_t first, std::span<const GranuleId> granules);
     Result<void> unmap(RangeId range, size_t first, size_t count);
@@ -46,6 +48,7 @@ class Memory {
         return bases_[range] + place * uint64_t{granule_bytes_};
     }
     Status new_handle(Granule* handle) const;
+    void take_back(Granule handle);  // of a call that failed later
 
     const Driver& driver_;
     size_t granule_bytes_;
@@ -54,6 +57,8 @@ class Memory {
     GranuleTable table_;
     std::vector<Address> bases_;    // [ranges], 0: released
     std::vector<Granule> handles_;  // [granules]; of released ones meaningless
+    // What the driver kept when it should have taken it back: the destructor tries again.
+    std::vector<Granule> stranded_;
 };
 
 }  // namespace granary::gpu::cuda

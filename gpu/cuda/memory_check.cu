@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Kernels of the self-check: they write a pattern that names its place and owner, and count what
-// differs from it.
-#include "gpu/cuda/portable.h"
+// Kernels of the self-check: they write its pattern, and count what differs from it.
+#include "gpu/cuda/pattern.h"
 
-// The word that belongs at index i of a piece of memory with that seed.
-__device__ static uint64_t word(uint64_t seed, uint64_t i) {
-    const uint64_t x = (seed + i) * 0x9e3779b97f4a7c15ull;
-    return x ^ (x >> 29);
-}
+using granary::gpu::pattern_word;
 
 // words: [count].
 extern "C" __global__ void write_pattern(uint64_t* words, uint64_t count, uint64_t seed) {
     const uint64_t step = uint64_t(gridDim.x) * blockDim.x;
     for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
-        words[i] = word(seed, i);
+        words[i] = pattern_word(seed, i);
 }
 
 // Adds the number of words that are not the pattern's to *wrong.
@@ -22,6 +17,6 @@ extern "C" __global__ void count_wrong(const uint64_t* words, uint64_t count, ui
     const uint64_t step = uint64_t(gridDim.x) * blockDim.x;
     unsigned long long found = 0;
     for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
-        found += words[i] != word(seed, i);
+        found += words[i] != pattern_word(seed, i);
     if (found) atomicAdd(wrong, found);
 }
