@@ -5,15 +5,18 @@
 
 #include "engine/kv/kv_layout.h"
 #include "engine/memory/layout.h"
+#include "engine/memory/rates.h"
 #include "engine/memory/schedule.h"
 
 namespace granary {
 namespace {
 
 constexpr uint32_t kDefaultContext = 32768;
-constexpr uint32_t kAutoStreamMin = 1024;  // until measured
+// Where experts are read in place a larger chunk only saves reading their weights once more, and
+// its buffers leave the processor's caches: on the starter model 1,024 read slower than 512.
 constexpr uint32_t kAutoChunkUnified = 512;
-constexpr uint32_t kAutoChunkCard = 4096;
+// A larger chunk must save this share of the time: it takes more of the experts' room.
+constexpr double kWorthwhile = 0.03;
 
 uint32_t floor_rows(const ModelFacts& model, const CacheFloor& floor) {
     uint64_t rows = model.experts_used + 1;
@@ -83,7 +86,7 @@ Least least_of(const ModelFacts& model, const DeviceFacts& device, const Setting
     const bool card = device.face == gpu::Face::card;
     const auto granules_of = [&](uint64_t bytes) { return divide_up(bytes, device.granule_bytes); };
     const uint64_t step_bytes = kv_step_bytes(model, device, settings, max_context);
-    Least least;
+    Least least{};
     least.fixed = card ? granules_of(model.fixed_bytes) : 0;
     least.workspace = granules_of(workspace_layout(model, device, max_context).bytes);
     least.state = granules_of(model.state_bytes);
@@ -107,7 +110,7 @@ Error refusal(const ModelFacts& model, const DeviceFacts& device, const DeviceFa
                                       {"K/V", least.kv_at_max},
                                       {"floor", least.floor}},
                                      granule);
-    const bool by_budget = card && settings.vram_budget / granule <= free_granules;
+    const bool by_budget = settings.vram_budget && settings.vram_budget / granule <= free_granules;
     const std::string reserve =
         settings.vram_reserve ? " beside the reserve of " + format_bytes(settings.vram_reserve)
                               : std::string();
@@ -148,132 +151,179 @@ Error refusal(const ModelFacts& model, const DeviceFacts& device, const DeviceFa
     return {ErrorKind::refused, subject + " is too small", sum, advice};
 }
 
-Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
-                     const DeviceFacts& any_budget, const Settings& settings) {
-    const bool card = device.face == gpu::Face::card;
-    const uint64_t granule = device.granule_bytes;
-    const auto granules_of = [&](uint64_t bytes) { return divide_up(bytes, granule); };
-    Plan plan;
-    plan.settings = settings;
-    plan.granule_bytes = granule;
-    plan.max_context = settings.max_context ? settings.max_context
-                                            : std::min(model.trained_context, kDefaultContext);
-    plan.kv_format = kv_format_of(model, device, settings, plan.max_context);
-    const auto loan_of = [&](uint32_t chunk) {
+// What a plan is made in: the same for every chunk. Granules unless it says otherwise.
+struct Frame {
+    const ModelFacts& model;
+    const DeviceFacts& device;
+    const Settings& settings;
+    bool card = false;
+    uint64_t granule = 0;  // bytes
+    uint64_t step_bytes = 0;
+    Least least{};
+    uint64_t limit = 0;   // what the user allows and what is free
+    uint64_t always = 0;  // fixed, workspace, state
+
+    uint64_t granules_of(uint64_t bytes) const { return divide_up(bytes, granule); }
+    uint64_t loan_of(uint32_t chunk) const {
         return granules_of(loan_layout(model, device, chunk).bytes);
-    };
-
-    const Least least = least_of(model, device, settings, plan.max_context);
-    const uint64_t fixed = least.fixed, workspace = least.workspace, state = least.state,
-                   smallest_loan = least.smallest_loan, kv_at_max = least.kv_at_max,
-                   floor = least.floor;
-    const uint64_t all_rows = card ? model.experts : 0;
-
-    // The budget: what the user allows, what is free, what can be used at all.
-    const uint64_t free_granules =
-        (device.free_bytes - std::min(device.free_bytes, settings.vram_reserve)) / granule;
-    const uint64_t limit =
-        card ? std::min(free_granules, settings.vram_budget / granule) : free_granules;
-    const uint64_t always = fixed + workspace + state;
-    if (least.total() > limit)
-        return tl::unexpected(
-            refusal(model, device, any_budget, settings, plan.max_context, free_granules, limit));
-
-    // The chunk: K/V of its own cells must fit beside its loan; later the loan shrinks.
-    const uint64_t room = limit - always - floor;
-    const uint64_t step_bytes = kv_layout(model, plan.kv_format).step_bytes;
-    const auto fits = [&](uint32_t chunk) {
-        const uint64_t cells = std::min(chunk, plan.max_context);
-        return loan_of(chunk) + granules_of(steps_of(cells) * step_bytes) <= room;
-    };
-    if (settings.prefill.kind == AutoCount::Kind::number) {
-        plan.chunk = std::clamp(settings.prefill.number, kSmallestChunk, kLargestChunk);
-        if (!fits(plan.chunk)) {
-            uint32_t smaller = smaller_chunk(plan.chunk);
-            while (!fits(smaller)) smaller = smaller_chunk(smaller);
-            return fail(ErrorKind::refused,
-                        "a reading step of " + std::to_string(plan.chunk) + " tokens does not fit",
-                        "its loan takes " + format_bytes(loan_of(plan.chunk) * granule) +
-                            " beside its K/V, " + format_bytes(room * granule) + " can be lent",
-                        "Set prefill to " + std::to_string(smaller) + " or less");
-        }
-    } else {
-        // As large as is useful without taking more than a quarter of what experts have.
-        const uint64_t useful =
-            card ? std::max(smallest_loan, std::min(room, (limit - always) / 4)) : room;
-        const uint32_t largest = card ? kAutoChunkCard : kAutoChunkUnified;
-        plan.chunk = kSmallestChunk;
-        while (plan.chunk * 2 <= largest && loan_of(plan.chunk * 2) <= useful &&
-               fits(plan.chunk * 2))
-            plan.chunk *= 2;
-        // No larger than the context can fill.
-        while (plan.chunk > kSmallestChunk && plan.chunk / 2 >= plan.max_context) plan.chunk /= 2;
     }
-    const uint64_t loan = loan_of(plan.chunk);
+    uint64_t room() const { return limit - always - least.floor; }  // for K/V and loan
+    // K/V of a chunk's own cells must fit beside its loan; later the loan shrinks.
+    bool fits(uint32_t chunk, uint32_t max_context) const {
+        const uint64_t cells = std::min(chunk, max_context);
+        return loan_of(chunk) + granules_of(steps_of(cells) * step_bytes) <= room();
+    }
+};
 
-    switch (settings.prefill_stream_min.kind) {
+// Bytes by class while a prompt runs, with `kv` granules of K/V and `loan` lent: where the
+// manager's marks are then.
+std::array<uint64_t, kOwners> classes(const ModelFacts& model, const Plan& plan, uint64_t kv,
+                                      uint64_t loan) {
+    const uint64_t end = plan.expert_range, rest = end - std::min<uint64_t>(end, plan.loan);
+    const uint64_t below = std::min<uint64_t>(kv, rest - std::min<uint64_t>(rest, plan.floor));
+    const uint64_t low = rest - below, top = rest + (kv - below);
+    // What lies behind the last whole row has no slot.
+    const uint64_t slots = divide_up(plan.rows_at_start * model.row_bytes, plan.granule_bytes);
+    const auto with_slots = [&](uint64_t from, uint64_t to) {
+        return std::min(to, slots) - std::min(std::min(to, slots), from);
+    };
+    const uint64_t experts = with_slots(0, low) + with_slots(top, end - loan);
+    std::array<uint64_t, kOwners> bytes{};
+    const auto set = [&](Owner owner, uint64_t granules) {
+        bytes[static_cast<int>(owner)] = granules * plan.granule_bytes;
+    };
+    set(Owner::fixed, plan.fixed);
+    set(Owner::workspace, plan.workspace);
+    set(Owner::state, plan.state);
+    set(Owner::kv, kv);
+    set(Owner::loan, loan);
+    set(Owner::experts, experts);
+    set(Owner::spare, end - kv - loan - experts);
+    return bytes;
+}
+
+// The layout with a first chunk of `chunk` tokens, which fits, and what is predicted of it.
+Plan lay(const Frame& frame, Plan plan, uint32_t chunk, const AutoCount& stream_min) {
+    const ModelFacts& model = frame.model;
+    const Least& least = frame.least;
+    const uint64_t loan = frame.loan_of(chunk);
+    const uint64_t all_rows = frame.card ? model.experts : 0;
+    const uint64_t useful =
+        frame.always + least.kv_at_max + loan + frame.granules_of(all_rows * model.row_bytes);
+    const uint64_t budget = std::min(frame.limit, useful);
+    plan.chunk = chunk;
+    plan.budget_bytes = budget * frame.granule;
+    plan.fixed = static_cast<uint32_t>(least.fixed);
+    plan.workspace = static_cast<uint32_t>(least.workspace);
+    plan.state = static_cast<uint32_t>(least.state);
+    plan.expert_range = static_cast<uint32_t>(budget - frame.always);
+    plan.kv_at_max = static_cast<uint32_t>(least.kv_at_max);
+    plan.loan = static_cast<uint32_t>(loan);
+    plan.smallest_loan = static_cast<uint32_t>(least.smallest_loan);
+    plan.floor = static_cast<uint32_t>(least.floor);
+    const auto rows_in = [&](uint64_t granules) {
+        return static_cast<uint32_t>(
+            std::min<uint64_t>(granules * frame.granule / model.row_bytes, all_rows));
+    };
+    plan.rows_at_start = rows_in(plan.expert_range);
+    plan.rows_at_max = rows_in(plan.expert_range - plan.kv_at_max);
+
+    const auto schedule = make_schedule(
+        model, frame.device, {plan.expert_range - plan.floor, frame.granule, frame.step_bytes}, {},
+        chunk, 0, plan.max_context);
+    plan.chunk_at_max = schedule.back().chunk;
+    const uint64_t last_loan = frame.loan_of(plan.chunk_at_max);
+    plan.at_start = classes(model, plan, 0, loan);
+    plan.at_max = classes(model, plan, plan.kv_at_max, last_loan);
+
+    const Predictor predictor(model, frame.device, plan);
+    switch (stream_min.kind) {
         case AutoCount::Kind::automatic:
-            plan.stream_min = kAutoStreamMin;
+            plan.stream_min = predictor.faster_streamed_from(
+                predictor.rows_beside(plan.max_context, last_loan * frame.granule));
             break;
         case AutoCount::Kind::number:
-            plan.stream_min = settings.prefill_stream_min.number;
+            plan.stream_min = stream_min.number;
             break;
         case AutoCount::Kind::never:
             plan.stream_min = UINT32_MAX;
             break;
     }
+    const PromptTime prompt = predictor.prompt(schedule, plan.max_context);
+    plan.speeds.reading = plan.max_context / prompt.seconds;
+    plan.speeds.reading_at_max = prompt.stretches.back().last_tok_s;
+    plan.speeds.answering_at_start = 1 / predictor.token(0);
+    plan.speeds.answering_at_max = 1 / predictor.token(plan.max_context - 1);
+    return plan;
+}
+
+// Seconds of a prompt that fills the context, and of bringing back the experts whose place its
+// last loan takes: what a larger chunk costs the answers.
+double cost_of(const Frame& frame, const Plan& plan) {
+    const Predictor predictor(frame.model, frame.device, plan);
+    const uint32_t lost =
+        plan.rows_at_max -
+        predictor.rows_beside(plan.max_context, frame.loan_of(plan.chunk_at_max) * frame.granule);
+    return plan.max_context / plan.speeds.reading + predictor.copy_seconds(lost);
+}
+
+// Of the chunks 64, 128 .. that fit, the smallest that is about as quick as the quickest. Neither
+// prefill-stream-min nor cpu-share has a say: they change while a layout stays.
+uint32_t quickest_chunk(const Frame& frame, Plan begun) {
+    const uint32_t largest = frame.card ? kLargestChunk : kAutoChunkUnified;
+    begun.cpu_share = 0;
+    std::vector<std::pair<double, uint32_t>> costs;
+    for (uint32_t chunk = kSmallestChunk;
+         chunk <= largest && frame.fits(chunk, begun.max_context) &&
+         (chunk == kSmallestChunk || chunk / 2 < begun.max_context);  // as the context can fill
+         chunk *= 2)
+        costs.emplace_back(cost_of(frame, lay(frame, begun, chunk, {})), chunk);
+    const double quickest = std::min_element(costs.begin(), costs.end())->first;
+    return std::find_if(
+               costs.begin(), costs.end(),
+               [&](const auto& cost) { return cost.first <= quickest * (1 + kWorthwhile); })
+        ->second;
+}
+
+Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
+                     const DeviceFacts& any_budget, const Settings& settings) {
+    Plan plan;
+    plan.settings = settings;
+    plan.granule_bytes = device.granule_bytes;
+    plan.max_context = settings.max_context ? settings.max_context
+                                            : std::min(model.trained_context, kDefaultContext);
+    plan.kv_format = kv_format_of(model, device, settings, plan.max_context);
+
+    Frame frame{model, device, settings};
+    frame.card = device.face == gpu::Face::card;
+    frame.granule = device.granule_bytes;
+    frame.step_bytes = kv_layout(model, plan.kv_format).step_bytes;
+    frame.least = least_of(model, device, settings, plan.max_context);
+    frame.always = frame.least.fixed + frame.least.workspace + frame.least.state;
+    const uint64_t free_granules =
+        (device.free_bytes - std::min(device.free_bytes, settings.vram_reserve)) / frame.granule;
+    frame.limit = settings.vram_budget
+                      ? std::min(free_granules, settings.vram_budget / frame.granule)
+                      : free_granules;
+    if (frame.least.total() > frame.limit)
+        return tl::unexpected(refusal(model, device, any_budget, settings, plan.max_context,
+                                      free_granules, frame.limit));
 
     // On the host the CPU's kernels are the device's own, bit for bit: a share that is asked for is
     // given under `deterministic` too.
-    if (card) plan.cpu_share = settings.cpu_share.value_or(settings.deterministic ? 0 : 100);
-
-    const uint64_t experts_bytes = all_rows * model.row_bytes;
-    const uint64_t useful = always + kv_at_max + loan + granules_of(experts_bytes);
-    const uint64_t budget = std::min(limit, useful);
-    plan.budget_bytes = budget * granule;
-    plan.fixed = static_cast<uint32_t>(fixed);
-    plan.workspace = static_cast<uint32_t>(workspace);
-    plan.state = static_cast<uint32_t>(state);
-    plan.expert_range = static_cast<uint32_t>(budget - always);
-    plan.kv_at_max = static_cast<uint32_t>(kv_at_max);
-    plan.loan = static_cast<uint32_t>(loan);
-    plan.smallest_loan = static_cast<uint32_t>(smallest_loan);
-    plan.floor = static_cast<uint32_t>(floor);
-
-    const auto rows_in = [&](uint64_t granules) {
-        return card ? static_cast<uint32_t>(
-                          std::min<uint64_t>(granules * granule / model.row_bytes, all_rows))
-                    : 0;
-    };
-    plan.rows_at_start = rows_in(plan.expert_range);
-    plan.rows_at_max = rows_in(plan.expert_range - kv_at_max);
-    plan.chunk_at_max =
-        make_schedule(model, device, {plan.expert_range - floor, granule, step_bytes}, {},
-                      plan.chunk, 0, plan.max_context)
-            .back()
-            .chunk;
-    // Expert granules with `taken` granules of the range's end in other hands. What lies behind
-    // the last whole row has no slot.
-    const auto expert_granules = [&](uint64_t taken) {
-        return std::min<uint64_t>(plan.expert_range - taken,
-                                  granules_of(plan.rows_at_start * model.row_bytes));
-    };
-    const auto classes = [&](uint64_t kv_granules, uint64_t loan) {
-        std::array<uint64_t, kOwners> bytes{};
-        const uint64_t experts = expert_granules(loan + kv_granules);
-        bytes[static_cast<int>(Owner::fixed)] = fixed * granule;
-        bytes[static_cast<int>(Owner::workspace)] = workspace * granule;
-        bytes[static_cast<int>(Owner::state)] = state * granule;
-        bytes[static_cast<int>(Owner::kv)] = kv_granules * granule;
-        bytes[static_cast<int>(Owner::loan)] = loan * granule;
-        bytes[static_cast<int>(Owner::experts)] = experts * granule;
-        bytes[static_cast<int>(Owner::spare)] =
-            (plan.expert_range - loan - kv_granules - experts) * granule;
-        return bytes;
-    };
-    plan.at_start = classes(0, loan);
-    plan.at_max = classes(kv_at_max, loan_of(plan.chunk_at_max));
-    return plan;
+    if (frame.card) plan.cpu_share = settings.cpu_share.value_or(settings.deterministic ? 0 : 100);
+    const uint32_t chunk = settings.prefill.kind == AutoCount::Kind::number
+                               ? std::clamp(settings.prefill.number, kSmallestChunk, kLargestChunk)
+                               : quickest_chunk(frame, plan);
+    if (frame.fits(chunk, plan.max_context))
+        return lay(frame, plan, chunk, settings.prefill_stream_min);
+    uint32_t smaller = smaller_chunk(chunk);
+    while (!frame.fits(smaller, plan.max_context)) smaller = smaller_chunk(smaller);
+    return fail(
+        ErrorKind::refused, "a reading step of " + std::to_string(chunk) + " tokens does not fit",
+        "its loan takes " + format_bytes(frame.loan_of(chunk) * frame.granule) +
+            " beside its K/V, " + format_bytes(frame.room() * frame.granule) + " can be lent",
+        "Set prefill to " + std::to_string(smaller) + " or less");
 }
 
 }  // namespace
@@ -289,10 +339,24 @@ Result<Plan> Planner::plan(const Settings& settings) const {
     return plan_on(model_, device, device_, settings);
 }
 
-Result<std::vector<ScheduledChunks>> Planner::schedule(const Plan& plan, const Standing& standing,
-                                                       uint32_t from, uint32_t total) const {
+DeviceFacts Planner::device_of(const Plan& plan) const {
     DeviceFacts device = facts_for(device_, plan.settings);
     device.granule_bytes = plan.granule_bytes;
+    return device;
+}
+
+PromptTime Planner::predict_prompt(const Plan& plan, const std::vector<ScheduledChunks>& schedule,
+                                   uint32_t total) const {
+    return Predictor(model_, device_of(plan), plan).prompt(schedule, total);
+}
+
+double Planner::predict_decode(const Plan& plan, uint32_t depth) const {
+    return Predictor(model_, device_of(plan), plan).token(depth);
+}
+
+Result<std::vector<ScheduledChunks>> Planner::schedule(const Plan& plan, const Standing& standing,
+                                                       uint32_t from, uint32_t total) const {
+    const DeviceFacts device = device_of(plan);
     const uint64_t step_bytes = kv_layout(model_, plan.kv_format).step_bytes;
     auto schedule = make_schedule(model_, device,
                                   {plan.expert_range - plan.floor, plan.granule_bytes, step_bytes},

@@ -101,6 +101,7 @@ void sum_up(Model& model) {
     ModelFacts& facts = model.facts;
     for (const Model::Fixed& fixed : model.fixed())
         facts.fixed_bytes += round_up(fixed.bytes, kSlotAlignment);
+    facts.output_bytes = facts.vocab * gpu::row_bytes(model.output.type, facts.hidden);
     facts.host_bytes = facts.vocab * gpu::row_bytes(model.embedding.type, facts.hidden);
     facts.kv_bytes_per_token = uint64_t{facts.layers - facts.delta_layers} * 2 *
                                facts.attention.kv_heads * facts.attention.head_dim * 2;

@@ -12,6 +12,7 @@
 #include "gpu/device.h"
 #include "gpu/error.h"
 #include "gpu/kernels.h"
+#include "granary/rates.h"
 #include "granary/settings.h"
 #include "granary/telemetry.h"
 
@@ -24,6 +25,7 @@ struct ModelFacts {
     uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
     gpu::AttentionShape attention;
     uint64_t fixed_bytes = 0;            // weights that are always on the device
+    uint64_t output_bytes = 0;           // of these the output matrix, not met by prompt tokens
     uint64_t host_bytes = 0;             // weights that stay in host memory (token embedding)
     std::vector<uint64_t> expert_bytes;  // [layers] one expert's slot, rounded to 256
     uint64_t row_bytes = 0;              // one slot of every layer
@@ -49,29 +51,38 @@ struct DeviceFacts {
     uint32_t threads = 0, threads_unless_told = 0;
     // What `kv` auto stands for, where that is no choice: f32 in f32 arithmetic.
     std::optional<gpu::KvFormat> auto_kv;
+    std::optional<Rates> rates;  // measured; none: unmeasured_host(threads)
+};
+
+// Predicted tokens a second.
+struct Speeds {
+    double reading = 0;         // of a prompt that fills the context
+    double reading_at_max = 0;  // of its last chunk
+    double answering_at_start = 0, answering_at_max = 0;
 };
 
 struct Plan {
-    Settings settings;            // as asked for
-    uint32_t max_context = 0;     // as resolved
-    uint32_t chunk = 0;           // tokens of a prompt chunk while K/V leaves room for it
-    uint32_t chunk_at_max = 0;    // of the last chunk of a prompt that fills the context
-    uint32_t stream_min = 0;      // chunk from which all experts stream; UINT32_MAX: never
+    Settings settings;          // as asked for
+    uint32_t max_context = 0;   // as resolved
+    uint32_t chunk = 0;         // tokens of a prompt chunk while K/V leaves room for it
+    uint32_t chunk_at_max = 0;  // of the last chunk of a prompt that fills the context
+    uint32_t stream_min = 0;    // chunk from which all experts stream; UINT32_MAX: never
     gpu::KvFormat kv_format = gpu::KvFormat::f16;
     uint32_t cpu_share = 0;       // percent of a staged chunk's missed experts
     uint64_t granule_bytes = 0;
-    uint64_t budget_bytes = 0;    // whole granules
+    uint64_t budget_bytes = 0;  // whole granules
     // Granules. fixed + workspace + state + expert_range = budget_bytes / granule_bytes: K/V and
     // loan take theirs out of the expert range.
     uint32_t fixed = 0, workspace = 0, state = 0, expert_range = 0;
-    uint32_t kv_at_max = 0;       // K/V granules of max_context cells
-    uint32_t loan = 0;            // of `chunk`
+    uint32_t kv_at_max = 0;  // K/V granules of max_context cells
+    uint32_t loan = 0;       // of `chunk`
     uint32_t smallest_loan = 0;
-    uint32_t floor = 0;           // granules that experts keep
-    uint32_t rows_at_start = 0;   // expert rows that fit before the first prompt
-    uint32_t rows_at_max = 0;     // that are left with max_context cells and no prompt
+    uint32_t floor = 0;          // granules that experts keep
+    uint32_t rows_at_start = 0;  // expert rows that fit before the first prompt
+    uint32_t rows_at_max = 0;    // that are left with max_context cells and no prompt
     // Bytes by class with an empty and with a full context, while a prompt runs.
     std::array<uint64_t, kOwners> at_start{}, at_max{};
+    Speeds speeds;
 };
 
 // From this cell on a prompt is read in chunks of so many tokens, at most until the next entry.
@@ -91,8 +102,7 @@ struct Standing {
 
 class Planner {
   public:
-    Planner(ModelFacts model, DeviceFacts device)
-        : model_(std::move(model)), device_(device) {}
+    Planner(ModelFacts model, DeviceFacts device) : model_(std::move(model)), device_(device) {}
 
     // The layout, or a refusal with each term of the sum ("budget 8 MiB: fixed weights 6.5 MiB +
     // ... = ... MiB") and the nearest settings that would fit.
@@ -104,10 +114,18 @@ class Planner {
     Result<std::vector<ScheduledChunks>> schedule(const Plan& plan, const Standing& standing,
                                                   uint32_t from, uint32_t total) const;
 
+    // What a prompt read as `schedule` says, up to `total` tokens, takes under `plan`.
+    PromptTime predict_prompt(const Plan& plan, const std::vector<ScheduledChunks>& schedule,
+                              uint32_t total) const;
+    // Seconds of a generated token with `depth` cells before it.
+    double predict_decode(const Plan& plan, uint32_t depth) const;
+
     const ModelFacts& model() const { return model_; }
     const DeviceFacts& device() const { return device_; }
 
   private:
+    DeviceFacts device_of(const Plan& plan) const;
+
     ModelFacts model_;
     DeviceFacts device_;
 };

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/memory/rates.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/kv/kv_layout.h"
+#include "engine/memory/layout.h"
+
+namespace granary {
+namespace {
+
+// Operations of a token in all layers, without routed experts and attention.
+double dense_flops(const ModelFacts& model) {
+    const double hidden = model.hidden;
+    const double attention_layers = model.layers - model.delta_layers;
+    const double q = double{1} * model.attention.heads * model.attention.head_dim;
+    const double kv = double{1} * model.attention.kv_heads * model.attention.head_dim;
+    const double attention = hidden * (q * (model.gated_queries ? 2 : 1) + 2 * kv) + q * hidden;
+    double delta = 0;
+    if (model.delta_layers) {
+        const gpu::DeltaShape& shape = model.delta;
+        // Decay, reading, writing and reading again: four products for each value of the state.
+        delta = hidden * (shape.channels() + 2.0 * shape.width() + 2.0 * shape.value_heads) +
+                4.0 * static_cast<double>(shape.state_values());
+    }
+    const double each = hidden * model.experts + 3 * hidden * model.shared_ffn;
+    return 2 * (attention_layers * attention + model.delta_layers * delta + model.layers * each);
+}
+
+}  // namespace
+
+// Zen 5 with AVX-512 reads 300 GFLOP/s a thread in 8-bit products; processors without it reach a
+// third of that, most lie between.
+Rates unmeasured_host(uint32_t threads) {
+    const double n = std::max(threads, 1u);
+    Rates rates;
+    rates.link = 6e9 * std::min(n, 4.0);
+    rates.memory = 12e9 * std::min(n, 6.0);
+    rates.weights = 8e9 * n;
+    rates.products = 200e9 * n;
+    rates.attention = 120e9 * n;
+    rates.cells = 6e9 * n;
+    rates.layer = 10e-6;
+    return rates;
+}
+
+Predictor::Predictor(const ModelFacts& model, const DeviceFacts& device, const Plan& plan)
+    : model_(model),
+      device_(device),
+      plan_(plan),
+      rates_(device.rates.value_or(unmeasured_host(device.threads))),
+      step_bytes_(kv_layout(model, plan.kv_format).step_bytes),
+      dense_flops_(dense_flops(model)),
+      dense_bytes_(static_cast<double>(model.fixed_bytes - model.output_bytes)),
+      expert_flops_(6.0 * model.experts_used * model.hidden * model.expert_ffn),
+      attention_flops_(4.0 * model.attention.heads * model.attention.head_dim *
+                       (model.layers - model.delta_layers)) {
+    for (const uint64_t bytes : model.expert_bytes) {
+        const auto same = std::find_if(experts_.begin(), experts_.end(), [&](const Experts& e) {
+            return e.bytes == static_cast<double>(bytes);
+        });
+        if (same == experts_.end())
+            experts_.push_back({static_cast<double>(bytes), 1});
+        else
+            ++same->layers;
+    }
+}
+
+uint32_t Predictor::rows_beside(uint64_t cells, uint64_t loan_bytes) const {
+    if (plan_.rows_at_start == 0) return 0;
+    const uint64_t taken = divide_up(steps_of(cells) * step_bytes_, plan_.granule_bytes) +
+                           divide_up(loan_bytes, plan_.granule_bytes);
+    const uint64_t left = plan_.expert_range - std::min<uint64_t>(plan_.expert_range, taken);
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(left * plan_.granule_bytes / model_.row_bytes, plan_.rows_at_start));
+}
+
+double Predictor::copy_seconds(uint32_t rows) const {
+    return static_cast<double>(rows * model_.row_bytes) / rates_.link;
+}
+
+double Predictor::reached(double tokens) const {
+    const double experts = model_.experts;
+    return experts * (1 - std::pow(1 - model_.experts_used / experts, tokens));
+}
+
+double Predictor::expert_compute(const Experts& group, double tokens, double reached) const {
+    return tokens * expert_flops_ / rates_.products + reached * group.bytes / rates_.weights;
+}
+
+// All layers' experts for a chunk of `tokens`; `resident` of each layer's have a slot.
+double Predictor::layers_of_experts(double tokens, double resident, bool streamed) const {
+    const double reached_now = reached(tokens);
+    const double missing = plan_.rows_at_start == 0 ? 0 : model_.experts - resident;
+    double seconds = 0;
+    for (const Experts& group : experts_) {
+        const double compute = expert_compute(group, tokens, reached_now);
+        if (streamed) {
+            seconds += group.layers * std::max(compute, missing * group.bytes / rates_.link);
+        } else {
+            // Those that the CPU computes where they lie are not copied.
+            const double staged =
+                reached_now * missing / model_.experts * (1 - plan_.cpu_share / 100.0);
+            seconds += group.layers * (compute + staged * group.bytes / rates_.link);
+        }
+    }
+    return seconds;
+}
+
+double Predictor::attention(uint32_t cell, uint32_t rows) const {
+    return attention_flops_ * rows * (cell + (rows + 1) / 2.0) / rates_.attention;
+}
+
+double Predictor::chunk(uint32_t chunk, uint32_t cell, uint32_t rows) const {
+    const double resident =
+        rows_beside(uint64_t{cell} + rows, loan_layout(model_, device_, chunk).bytes);
+    return model_.layers * rates_.layer + rows * dense_flops_ / rates_.products +
+           dense_bytes_ / rates_.weights + attention(cell, rows) +
+           layers_of_experts(rows, resident, rows >= plan_.stream_min);
+}
+
+PromptTime Predictor::prompt(std::span<const ScheduledChunks> schedule, uint32_t total) const {
+    // Chunks of a stretch that are looked at; between them time is taken as a straight line, since
+    // attention and the room of experts change by the same step from each to the next.
+    constexpr uint32_t kSamples = 6;
+    PromptTime time;
+    for (size_t i = 0; i < schedule.size(); ++i) {
+        ChunksTime part;
+        part.from = schedule[i].from;
+        part.to = i + 1 < schedule.size() ? schedule[i + 1].from : total;
+        part.chunk = schedule[i].chunk;
+        part.loan_bytes = loan_layout(model_, device_, part.chunk).bytes;
+        part.kv_bytes = steps_of(part.to) * step_bytes_;
+        part.streamed = part.chunk >= plan_.stream_min && plan_.rows_at_start > 0;
+        const uint32_t whole = (part.to - part.from) / part.chunk;
+        const uint32_t rest = (part.to - part.from) % part.chunk;
+        const auto begin_of = [&](uint32_t n) { return part.from + n * part.chunk; };
+        double before = 0;
+        uint32_t last = 0;
+        for (uint32_t sample = 0; sample < std::min(kSamples, whole); ++sample) {
+            const uint32_t steps = std::min(kSamples, whole) - 1;
+            const uint32_t n =
+                steps ? static_cast<uint32_t>(uint64_t{whole - 1} * sample / steps) : 0;
+            const double now = chunk(part.chunk, begin_of(n), part.chunk);
+            // Chunks (last, n], their mean between the two looked at.
+            part.seconds +=
+                sample == 0 ? now : (n - last) * (before + now) / 2 + (now - before) / 2;
+            before = now;
+            last = n;
+            part.last_tok_s = part.chunk / now;
+        }
+        if (rest) {
+            const double now = chunk(part.chunk, begin_of(whole), rest);
+            part.seconds += now;
+            if (whole == 0) part.last_tok_s = rest / now;
+        }
+        part.rows_first = rows_beside(std::min(part.from + part.chunk, part.to), part.loan_bytes);
+        part.rows_last = rows_beside(part.to, part.loan_bytes);
+        time.seconds += part.seconds;
+        time.stretches.push_back(part);
+    }
+    if (!schedule.empty())
+        time.seconds += static_cast<double>(model_.output_bytes) / rates_.weights;
+    return time;
+}
+
+double Predictor::token(uint32_t depth) const {
+    const double active = static_cast<double>(model_.fixed_bytes) +
+                          static_cast<double>(model_.experts_used * model_.row_bytes);
+    const double kv_bytes = static_cast<double>(step_bytes_) / gpu::kStepCells * depth;
+    const double kv_values = 2.0 * model_.attention.kv_heads * model_.attention.head_dim *
+                             (model_.layers - model_.delta_layers) * depth;
+    const double missing =
+        plan_.rows_at_start == 0
+            ? 0
+            : 1 - std::min(1.0, rows_beside(uint64_t{depth} + 1, 0) / double{1.0 * model_.experts});
+    return model_.layers * rates_.layer + active / rates_.weights +
+           2 * static_cast<double>(model_.state_bytes) / rates_.memory +
+           std::max(kv_bytes / rates_.memory, kv_values / rates_.cells) +
+           missing * static_cast<double>(model_.experts_used * model_.row_bytes) / rates_.link;
+}
+
+uint32_t Predictor::faster_streamed_from(uint32_t rows) const {
+    // Of a card that holds every expert nothing streams; a loan still takes some.
+    const double resident = std::min<double>(rows, model_.experts - 1.0);
+    uint32_t low = 1, high = kLargestChunk;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        const bool faster =
+            layers_of_experts(middle, resident, true) <= layers_of_experts(middle, resident, false);
+        (faster ? high : low) = faster ? middle : middle + 1;
+    }
+    return low;
+}
+
+}  // namespace granary

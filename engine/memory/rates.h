@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Predicted seconds: pure arithmetic over bytes and operations that follow from a model's shapes,
+// and a device's rates. In short, a layer of a chunk of n tokens at depth d takes
+//
+//   launch + dense + attention(d) + max(experts, copies)   where all experts stream,
+//   launch + dense + attention(d) + experts + copies        where those that are routed are staged,
+//
+// with dense and experts = operations / products + bytes / weights, attention(d) = n * (d + n / 2)
+// steps of 4 operations for each value of a query head, and copies = bytes / link. Routing is taken
+// as uniform: n tokens with k of E experts each reach E (1 - (1 - k / E)^n) of them.
+#pragma once
+
+#include <span>
+
+#include "granary/planner.h"
+
+namespace granary {
+
+class Predictor {
+  public:
+    // `device` as the plan was made for: see facts_for. All three must outlive this.
+    Predictor(const ModelFacts& model, const DeviceFacts& device, const Plan& plan);
+
+    // Seconds of a chunk of `rows` tokens at cells cell.., with the loan of `chunk` laid.
+    double chunk(uint32_t chunk, uint32_t cell, uint32_t rows) const;
+    // The part of it that is attention to the cells before and in it.
+    double attention(uint32_t cell, uint32_t rows) const;
+    // A prompt whose tokens up to `total` are read as `schedule` says. Costs a few dozen chunks'
+    // arithmetic for each entry of the schedule, however long it is.
+    PromptTime prompt(std::span<const ScheduledChunks> schedule, uint32_t total) const;
+    // Seconds of a generated token with `depth` cells before it. Missed experts come over the
+    // link; a text that keeps to its experts is faster.
+    double token(uint32_t depth) const;
+    // The smallest chunk for which streaming is predicted no slower than staging, with `rows` of
+    // each layer's experts resident.
+    uint32_t faster_streamed_from(uint32_t rows) const;
+
+    // Of so many rows of experts over the link.
+    double copy_seconds(uint32_t rows) const;
+    // Rows of experts that have a slot with K/V of `cells` cells and `loan_bytes` lent.
+    uint32_t rows_beside(uint64_t cells, uint64_t loan_bytes) const;
+
+  private:
+    struct Experts {  // layers whose experts are equally large
+        double bytes = 0;
+        double layers = 0;
+    };
+    double layers_of_experts(double rows, double resident, bool streamed) const;
+    double expert_compute(const Experts& group, double tokens, double reached) const;
+    double reached(double tokens) const;
+
+    const ModelFacts& model_;
+    const DeviceFacts& device_;
+    const Plan& plan_;
+    const Rates rates_;
+    std::vector<Experts> experts_;
+    uint64_t step_bytes_ = 0;
+    double dense_flops_ = 0;      // of a token, all layers, without experts and attention
+    double dense_bytes_ = 0;      // of all layers, without the output matrix
+    double expert_flops_ = 0;     // of a token in one layer
+    double attention_flops_ = 0;  // of a token for each cell, all layers
+};
+
+}  // namespace granary
