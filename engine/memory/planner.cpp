@@ -182,7 +182,7 @@ std::array<uint64_t, kOwners> classes(const ModelFacts& model, const Plan& plan,
     const uint64_t end = plan.expert_range, rest = end - std::min<uint64_t>(end, plan.loan);
     const uint64_t below = std::min<uint64_t>(kv, rest - std::min<uint64_t>(rest, plan.floor));
     const uint64_t low = rest - below, top = rest + (kv - below);
-    // What lies behind the last whole row has no slot.
+    // What lies behind the last row has no slot.
     const uint64_t slots = divide_up(plan.rows_at_start * model.row_bytes, plan.granule_bytes);
     const auto with_slots = [&](uint64_t from, uint64_t to) {
         return std::min(to, slots) - std::min(std::min(to, slots), from);
@@ -225,7 +225,8 @@ Plan lay(const Frame& frame, Plan plan, uint32_t chunk, const AutoCount& stream_
         return static_cast<uint32_t>(
             std::min<uint64_t>(granules * frame.granule / model.row_bytes, all_rows));
     };
-    plan.rows_at_start = rows_in(plan.expert_range);
+    plan.rows_at_start = static_cast<uint32_t>(std::min<uint64_t>(
+        divide_up(plan.expert_range * frame.granule, model.row_bytes), all_rows));
     plan.rows_at_max = rows_in(plan.expert_range - plan.kv_at_max);
 
     const auto schedule = make_schedule(

@@ -78,7 +78,7 @@ struct Plan {
     uint32_t loan = 0;       // of `chunk`
     uint32_t smallest_loan = 0;
     uint32_t floor = 0;          // granules that experts keep
-    uint32_t rows_at_start = 0;  // expert rows that fit before the first prompt
+    uint32_t rows_at_start = 0;  // expert rows before the first prompt, the last one in part
     uint32_t rows_at_max = 0;    // that are left with max_context cells and no prompt
     // Bytes by class with an empty and with a full context, while a prompt runs.
     std::array<uint64_t, kOwners> at_start{}, at_max{};
