@@ -87,8 +87,10 @@ void Pool::check_owners() {
 }
 
 void Pool::check_frame() {
+    // Now and then only, since it waits for streams that the next change must wait for itself.
+    if (++checks_ % 4 == 0) memory->publish(true, MemoryManager::Compute::idle);
     const MapFrame* const frame = telemetry.map.take();
-    if (!frame) return;  // nothing was published since
+    if (!frame) return;
     ASSERT_EQ(frame->words.size(), device->granules());
     uint32_t gone = 0;
     for (gpu::GranuleId id = 0; id < frame->words.size(); ++id) {
@@ -114,13 +116,19 @@ void Pool::check_slots(uint32_t first_layer, uint32_t layers) {
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const gpu::ExpertCacheView& view = memory->experts().view(n);
         const uint64_t slot_bytes = model.facts.expert_bytes[n];
+        if (checks_ % 4 == 0) {
+            ASSERT_EQ(std::memcmp(view.expert_in, memory->experts().known(n).expert_in,
+                                  view.slots * sizeof view.expert_in[0]),
+                      0)
+                << "device and host know different residents of layer " << n;
+        }
         const bool read = has_content && n >= first_layer && n - first_layer < layers;
         for (uint32_t row = 0; row < view.slots; ++row) {
             const uint64_t begin = row * model.facts.row_bytes + offset;
             bool whole = true;
             for (uint64_t place = begin / plan.granule_bytes;
                  place * plan.granule_bytes < begin + slot_bytes; ++place)
-                whole = whole && usable_[place];
+                whole = whole && place < usable_.size() && usable_[place];
             ASSERT_EQ(view.usable[row] != 0, whole) << "layer " << n << ", row " << row;
             usable_slots += whole;
             const int32_t expert = view.expert_in[row];

@@ -60,7 +60,7 @@ class Pool {
     void check_slots(uint32_t first_layer, uint32_t layers);
     const std::byte* experts_base() const;
 
-    uint64_t next_stamp_ = 1;
+    uint64_t next_stamp_ = 1, checks_ = 0;
     std::vector<Owner> owners_;    // [granules] as the device's tables have it
     std::vector<uint8_t> usable_;  // [places of the expert range]
 };
