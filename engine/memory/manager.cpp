@@ -325,6 +325,7 @@ uint32_t MemoryManager::trim_kv(KvId id, uint64_t cells) {
         if (log_) log_(LogLevel::warning, "K/V not trimmed: " + freed.error().message());
         return 0;
     }
+    range.zeroed = std::min(range.zeroed, keep);
     const uint32_t back = give(std::move(granules), resting_top());
     event(MemoryEvent::Kind::kv_trimmed, kv_cells(id), back, 0);
     log_change("K/V trimmed to " + std::to_string(kv_cells(id)) +
@@ -341,7 +342,7 @@ std::byte* MemoryManager::kv_base(KvId id) const {
 uint64_t MemoryManager::kv_cells(KvId id) const {
     // Without attention there is nothing to map and every cell is there.
     if (kv_layout_.step_bytes == 0) return steps_of(plan_.max_context) * gpu::kStepCells;
-    return mapped_places(kv_.at(id)) * granule_bytes_ / kv_layout_.step_bytes * gpu::kStepCells;
+    return kv_.at(id).zeroed * granule_bytes_ / kv_layout_.step_bytes * gpu::kStepCells;
 }
 
 uint32_t MemoryManager::kv_need(KvId id, uint64_t cells) const {
@@ -359,7 +360,7 @@ Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
     Mapped& range = kv_.at(id);
     const uint32_t need = kv_need(id, cells);
     Growth growth;
-    if (need == 0) return growth;
+    if (need == 0 && kv_cells(id) >= cells) return growth;
     if (need > kv_available()) {
         event(MemoryEvent::Kind::refused, cells, need, 0);
         const Error refusal{
@@ -374,25 +375,21 @@ Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
     auto granules = take(need, growth);
     if (!granules) return tl::unexpected(granules.error());
     const size_t first = mapped_places(range);
-    auto moved = map(range, first, *granules);
-    if (moved) {
-        // A granule that held weights would decode to NaN scales: cells start as zeros.
-        device_.fill(gpu::StreamId::compute, device_.base(range.id) + first * granule_bytes_, 0,
-                     need * granule_bytes_);
-        moved = settle();
-        if (!moved && !unmap(range, first, need)) {
-            // Cells that nobody knows to be zero, and that stay: not this conversation's.
-            std::fill_n(range.granules.begin() + static_cast<ptrdiff_t>(first), need, kNone);
-            quarantine(*granules, moved.error());
-            publish(true);
-            return tl::unexpected(moved.error());
-        }
-    }
-    if (!moved) {
+    if (auto r = map(range, first, *granules); !r) {
         give(std::move(*granules), resting_top());
         publish(true);
-        return tl::unexpected(moved.error());
+        return tl::unexpected(r.error());
     }
+    // A granule that held weights would decode to NaN scales: cells start as zeros. Where this
+    // fails, the granules stay with the conversation, and its next growth zeroes them.
+    const size_t end = first + need;
+    device_.fill(gpu::StreamId::compute, device_.base(range.id) + range.zeroed * granule_bytes_, 0,
+                 (end - range.zeroed) * granule_bytes_);
+    if (auto r = settle(); !r) {
+        publish(true);
+        return tl::unexpected(r.error());
+    }
+    range.zeroed = end;
     event(MemoryEvent::Kind::kv_grown, kv_cells(id), need, growth.experts_lost);
     log_change("K/V grown to " + std::to_string(kv_cells(id)) + " cells (" +
                format_bytes(need * granule_bytes_) + "): " + plural(need, "granule") + ": " +

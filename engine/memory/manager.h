@@ -60,7 +60,7 @@ class MemoryManager {
     // Its granules go back to experts; what the device does not give back is quarantined.
     void drop_kv(KvId id);
     std::byte* kv_base(KvId id) const;
-    uint64_t kv_cells(KvId id) const;  // that are mapped
+    uint64_t kv_cells(KvId id) const;  // that can be used
     // Granules that `cells` cells of `id` still need, and those that K/V may still take.
     uint32_t kv_need(KvId id, uint64_t cells) const;
     uint32_t kv_available() const;
@@ -123,6 +123,7 @@ class MemoryManager {
     struct Mapped {  // a range and what is behind its places
         gpu::RangeId id = 0;
         std::vector<gpu::GranuleId> granules;  // [places]; kNone where unmapped
+        size_t zeroed = 0;                     // of K/V: places from the start that hold cells
         std::string name;
     };
     static constexpr gpu::GranuleId kNone = UINT32_MAX;
