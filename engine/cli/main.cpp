@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
         "4 memory or device failed, 130 interrupted.");
     int code = cli::kOk;
     StopSignal stop;
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error, not the end
     std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends the writer too
     keep_standard_files();
 
@@ -84,6 +85,9 @@ int main(int argc, char** argv) {
     run->add_option("--seed", run_options.sampling.seed, "Of the draw")
         ->check(count)
         ->type_name("S");
+    run->add_option("--conversation", run_options.conversation,
+                    "Go on with the conversation in this file, if it exists, and save it there")
+        ->type_name("FILE");
     run->add_flag("-v,--verbose", run_options.verbose, "Say on stderr what memory did");
     run_settings.add_to(*run);
     run->callback([&] {

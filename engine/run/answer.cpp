@@ -283,8 +283,9 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     } else {
         done = catch_up(conversation, tokens, resumed.cells, listener, stop, report);
     }
-    // For those who ask for another answer.
+    // For those who ask for another answer than the one that follows.
     if (done) done = keep_state(conversation);
+    if (done) conversation.history.truncate(conversation.cells);
     if (!done) {
         if (done.error().kind != ErrorKind::cancelled) return tl::unexpected(done.error());
         report.finish = Finish::stopped;
@@ -324,12 +325,11 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
         sampler.note(next);
         ++report.answer_tokens;
         say(detokenizer.push(next));
-        if (conversation.cells >= max_context) {
-            report.finish = Finish::context_full;
-            break;
-        }
-        if (report.answer_tokens >= limit) {  // its K/V would serve nobody
-            report.finish = Finish::token_limit;
+        const bool full = conversation.cells >= max_context;
+        if (full || report.answer_tokens >= limit) {
+            // Its K/V would serve nobody now; where the answer goes on, it is read in kind.
+            conversation.history.write(conversation.cells, {&next, 1}, TokenKind::generated);
+            report.finish = full ? Finish::context_full : Finish::token_limit;
             break;
         }
         auto growth = step(run, conversation, {&next, 1});

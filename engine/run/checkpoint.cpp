@@ -18,6 +18,17 @@ double checkpoint_worth(uint64_t gap, uint64_t distance) {
            (static_cast<double>(distance) + gpu::kDeltaCells);
 }
 
+LeastWorth least_worth(std::span<const uint32_t> cells, uint64_t end) {
+    LeastWorth least;
+    uint64_t before = 0;
+    for (size_t i = 0; i < cells.size(); ++i) {
+        const double worth = checkpoint_worth(cells[i] - before, end - cells[i]);
+        if (worth < least.worth) least = {i, worth};
+        before = cells[i];
+    }
+    return least;
+}
+
 std::vector<uint32_t> checkpoint_cells(uint32_t from, uint32_t total) {
     std::vector<uint32_t> cells;
     for (uint64_t back = gpu::kDeltaCells; back + gpu::kDeltaCells <= total; back *= 2) {

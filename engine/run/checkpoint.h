@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -18,10 +19,18 @@ struct Checkpoint {
     static std::unique_ptr<std::byte[]> allocate(uint64_t bytes);  // null: no memory
 };
 
-// What one more checkpoint is worth that lies `gap` cells behind the one before it and `distance`
-// before its conversation's end: without it, a return to it reads `gap` cells more, and the
-// nearer the end, the more often somebody returns. Dropping the least gives distances that double.
+// What a checkpoint is worth that lies `gap` cells behind the one before it and `distance` before
+// its conversation's end: without it, a return to it reads `gap` cells more, and the nearer the
+// end, the more often somebody returns.
 double checkpoint_worth(uint64_t gap, uint64_t distance);
+
+// The one that is worth least of checkpoints at `cells`, the first ones of a conversation that has
+// `end`. Dropped again and again, it leaves distances that double.
+struct LeastWorth {
+    size_t index = 0;
+    double worth = std::numeric_limits<double>::infinity();  // of none
+};
+LeastWorth least_worth(std::span<const uint32_t> cells, uint64_t end);
 
 // Where a prompt [from, total) is worth a checkpoint besides its end: about 64, 128, 256 ..
 // before it, at multiples of gpu::kDeltaCells, descending.

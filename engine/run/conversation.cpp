@@ -2,7 +2,6 @@
 #include "engine/run/conversation.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "engine/run/engine_impl.h"
 
@@ -33,10 +32,14 @@ void add(Report& whole, const Report& part) {
 
 }  // namespace
 
-Conversation Engine::Impl::new_conversation() const {
-    Conversation conversation;
-    conversation.history = History(keeps_state() ? gpu::kDeltaCells : 1);
-    return conversation;
+Result<ConversationId> Engine::Impl::begin_conversation() {
+    constexpr size_t kMostConversations = 256;
+    if (conversations.size() >= kMostConversations)
+        return fail(ErrorKind::refused, "too many conversations are open",
+                    std::to_string(kMostConversations) + " at most", "Close some of them");
+    const ConversationId id = next_conversation++;
+    conversations[id].history = History(history_grid());
+    return id;
 }
 
 Resume Engine::Impl::resume(const Conversation& conversation,
@@ -159,34 +162,28 @@ std::unique_ptr<std::byte[]> Engine::Impl::room_for_state(Conversation& conversa
         if (!crowded && (held + 1) * bytes <= options.checkpoint_bytes) break;
 
         Conversation* loser = nullptr;
-        size_t index = 0;
-        double least = std::numeric_limits<double>::infinity();
+        LeastWorth least;
         for (auto& [id, other] : conversations) {
             const bool own = &other == &conversation;
             if (crowded && !own) continue;
-            // The longer nobody has said anything in it, the less somebody will.
-            const auto newer = std::count_if(
-                conversations.begin(), conversations.end(),
-                [&](const auto& entry) { return entry.second.last_use > other.last_use; });
-            size_t count = other.checkpoints.size();
+            std::vector<uint32_t> candidates = other.checkpoint_cells();
             // A pass that changes the state may fail, and then comes back from the last one.
-            if (own && end != conversation.cells && count > 0) --count;
-            uint64_t before = 0;
-            for (size_t i = 0; i < count; ++i) {
-                const uint64_t at = other.checkpoints[i].cells;
-                const double worth =
-                    checkpoint_worth(at - before, (own ? end : other.cells) - at) / (1.0 + newer);
-                before = at;
-                if (worth >= least) continue;
-                loser = &other;
-                index = i;
-                least = worth;
-            }
+            if (own && end != conversation.cells && !candidates.empty()) candidates.pop_back();
+            LeastWorth candidate = least_worth(candidates, own ? end : other.cells);
+            // The longer nobody has said anything in it, the less somebody will.
+            candidate.worth /=
+                1.0 + static_cast<double>(std::count_if(
+                          conversations.begin(), conversations.end(), [&](const auto& entry) {
+                              return entry.second.last_use > other.last_use;
+                          }));
+            if (candidate.worth >= least.worth) continue;
+            least = candidate;
+            loser = &other;
         }
         if (!loser && end != conversation.cells) return nullptr;
         if (!loser) break;  // one is kept, whatever the limit is
-        room = std::move(loser->checkpoints[index].state);
-        loser->checkpoints.erase(loser->checkpoints.begin() + static_cast<ptrdiff_t>(index));
+        room = std::move(loser->checkpoints[least.index].state);
+        loser->checkpoints.erase(loser->checkpoints.begin() + static_cast<ptrdiff_t>(least.index));
         if (loser != &conversation && running != loser) settle(*loser);
     }
     return room ? std::move(room) : Checkpoint::allocate(bytes);
@@ -223,8 +220,10 @@ Result<void> Engine::Impl::catch_up(Conversation& conversation, std::span<const 
     const std::vector<Span> plan = conversation.history.plan(tokens);
     auto span = std::upper_bound(plan.begin(), plan.end(), from,
                                  [](uint32_t cell, const Span& s) { return cell < s.end; });
-    // Nearly always: what is new is one prompt.
-    if (span + 1 == plan.end() && span->kind == TokenKind::prompt)
+    // Nearly always what is new is one prompt. And who does not ask for the same numbers is served
+    // faster by one.
+    if (!core->plan.settings.deterministic ||
+        (span + 1 == plan.end() && span->kind == TokenKind::prompt))
         return read(conversation, tokens, from, listener, &stop, report,
                     last_logits(run, tokens.size()));
 

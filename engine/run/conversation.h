@@ -25,6 +25,11 @@ struct Conversation {
     uint64_t last_use = 0;
     bool passing = false;  // of a measurement: nobody goes back in it
 
+    std::vector<uint32_t> checkpoint_cells() const {
+        std::vector<uint32_t> cells;
+        for (const Checkpoint& checkpoint : checkpoints) cells.push_back(checkpoint.cells);
+        return cells;
+    }
     const Checkpoint* checkpoint_at(uint32_t at) const {
         for (const Checkpoint& checkpoint : checkpoints)
             if (checkpoint.cells == at) return &checkpoint;

@@ -268,15 +268,16 @@ uint64_t Engine::driver_allocations_after_load() const {
 }
 
 Result<ConversationId> Engine::create_conversation() {
-    constexpr size_t kMostConversations = 256;
-    if (impl_->conversations.size() >= kMostConversations)
-        return fail(ErrorKind::refused, "too many conversations are open",
-                    std::to_string(kMostConversations) + " at most", "Close some of them");
-    return impl_->call([&]() -> Result<ConversationId> {
-        const ConversationId id = impl_->next_conversation++;
-        impl_->conversations.emplace(id, impl_->new_conversation());
-        return id;
-    });
+    return impl_->call([&] { return impl_->begin_conversation(); });
+}
+Result<uint64_t> Engine::save_conversation(ConversationId id, const std::string& path,
+                                           const std::vector<Message>& messages,
+                                           const LoadProgress& progress) {
+    return impl_->call([&] { return impl_->save_conversation(id, path, messages, progress); });
+}
+Result<Reopened> Engine::restore_conversation(const std::string& path,
+                                              const LoadProgress& progress) {
+    return impl_->call([&] { return impl_->restore_conversation(path, progress); });
 }
 
 void Engine::drop_conversation(ConversationId id) {

@@ -10,6 +10,7 @@
 
 #include "engine/gguf/file.h"
 #include "engine/run/conversation.h"
+#include "engine/run/conversation_file.h"
 #include "engine/run/eta.h"
 #include "engine/run/guard.h"
 #include "engine/run/pass.h"
@@ -96,7 +97,8 @@ struct Engine::Impl {
 
     // ---- conversations (conversation.cpp)
     bool keeps_state() const { return core->model.facts.state_bytes > 0; }
-    Conversation new_conversation() const;
+    uint32_t history_grid() const { return keeps_state() ? gpu::kDeltaCells : 1; }
+    Result<ConversationId> begin_conversation();
     Resume resume(const Conversation& conversation, std::span<const TokenId> tokens) const;
     // Makes `conversation` the one that runs, with its first `cells` cells: all, or as many as
     // resume() said. On error it has no more cells than that, and nobody has lost a checkpoint that
@@ -132,6 +134,17 @@ struct Engine::Impl {
     // not its last cell, its last checkpoint does not. Null: there is no room.
     std::unique_ptr<std::byte[]> room_for_state(Conversation& conversation, size_t pending,
                                                 uint32_t end);
+
+    // ---- files (conversation_file.cpp)
+    Result<uint64_t> save_conversation(ConversationId id, const std::string& path,
+                                       const std::vector<Message>& messages,
+                                       const LoadProgress& progress);
+    Result<Reopened> restore_conversation(const std::string& path, const LoadProgress& progress);
+    // Of this model and engine, without the counts of a conversation.
+    FileHeader file_header() const;
+    // Cells and states of a new conversation from where `get` reads on.
+    Result<void> fill(Conversation& conversation, const std::vector<FileCheckpoint>& list,
+                      const std::function<Result<void>(std::span<std::byte>)>& get);
 
     // Reads tokens[from..] as conversation.history plans it, so that what is read again gives the
     // same numbers as before; leaves the logits of the last one in run.logits(). Fills report's

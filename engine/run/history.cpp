@@ -58,7 +58,7 @@ bool History::stands(uint32_t first, std::span<const TokenId> tokens, TokenKind 
 }
 
 void History::truncate(uint32_t size) {
-    tokens_.resize(size);
+    tokens_.resize(std::min<size_t>(size, tokens_.size()));
     while (!spans_.empty() && spans_.back().end > size) {
         const uint32_t begin = spans_.size() > 1 ? spans_[spans_.size() - 2].end : 0;
         if (begin < size) {

@@ -43,9 +43,9 @@ class History {
     // `tokens` were read in one go at first.. <= size(). Where that is how they were read before,
     // all stays as it is; else it and what stood behind it goes.
     void write(uint32_t first, std::span<const TokenId> tokens, TokenKind kind);
+    void truncate(uint32_t size);  // to at most so many tokens
 
   private:
-    void truncate(uint32_t size);
     bool stands(uint32_t first, std::span<const TokenId> tokens, TokenKind kind) const;
 
     uint32_t grid_;

@@ -72,6 +72,40 @@ TEST_F(Program, AnswersAboutADocumentOnBothFaces) {
     EXPECT_NE(verbose.err.find("new driver memory: none"), std::string::npos) << verbose.err;
 }
 
+TEST_F(Program, ReopensAConversation) {
+    const auto json = nlohmann::json::parse(slurp(GRANARY_RESOURCES "/welcome/questions.json"));
+    const std::string file = " --conversation " + quoted(folder_.file("tales.granary"));
+    const std::string run_starter = "run " + quoted(kStarter) + file;
+    const auto question = [&](int i) {
+        return " --prompt " + quoted(json["questions"][i]["question"]);
+    };
+    const auto fact = [&](int i) { return std::string(json["questions"][i]["fact"]); };
+    const Ran first = run(run_starter + " --file " + quoted(kDocument) + question(0));
+    EXPECT_EQ(first.code, kOk) << first.err;
+    EXPECT_NE(first.out.find(fact(0)), std::string::npos) << first.out;
+    EXPECT_EQ(first.err, "");
+    // Without the document: it is in the conversation, and not read again.
+    for (const int i : {1, 2}) {
+        const Ran next = run(run_starter + question(i) + " -v");
+        EXPECT_EQ(next.code, kOk) << next.err;
+        EXPECT_NE(next.out.find(fact(i)), std::string::npos) << next.out;
+        EXPECT_NE(next.err.find("reopened 1"), std::string::npos) << next.err;
+        EXPECT_NE(next.err.find("kept 1,"), std::string::npos) << next.err;
+    }
+    const Ran raw = run(run_starter + " --raw --prompt a");
+    EXPECT_EQ(raw.code, kUsage);
+    EXPECT_NE(raw.err.find("chat template"), std::string::npos) << raw.err;
+    const Ran small = run(run_starter + " --prompt a --max-context 1024");
+    EXPECT_EQ(small.code, kRefused);
+    EXPECT_NE(small.err.find("max-context 1024"), std::string::npos) << small.err;
+    std::ofstream(folder_.file("tales.granary"), std::ios::app) << "x";
+    const Ran damaged = run(run_starter + " --prompt a");
+    EXPECT_EQ(damaged.code, kBadInput);
+    EXPECT_NE(damaged.err.find("damaged"), std::string::npos) << damaged.err;
+    EXPECT_EQ(run("run " + quoted(kStarter) + " --prompt a --conversation /no/such/folder/x").code,
+              kBadInput);
+}
+
 TEST_F(Program, RefusesWithNumbersBeforeReading) {
     const Ran empty = run("run " + quoted(kStarter) + " --prompt ' '");
     EXPECT_EQ(empty.code, kRefused);

@@ -116,6 +116,13 @@ struct LoadProgress {
 // One conversation's cells. Several may live; one runs.
 using ConversationId = uint32_t;
 
+// What a file gave back.
+struct Reopened {
+    ConversationId id = 0;
+    uint32_t cells = 0;             // tokens held in K/V
+    std::vector<Message> messages;  // as they were given to save_conversation
+};
+
 // Numbers of a forward pass, for `logits`: positions asked for and the argmax of all.
 struct LogitsRequest {
     std::vector<TokenId> tokens;
@@ -171,6 +178,19 @@ class Engine {
     Result<ConversationId> create_conversation();
     void drop_conversation(ConversationId id);
     uint32_t cells(ConversationId id) const;  // tokens held in K/V
+
+    // Writes a conversation to a file, in the place of what stood there once all of it is on disk:
+    // its tokens, K/V and newest states, and `messages` for who opens it. The bytes written. Errors:
+    // `refused` where the disk has no room, `io`, `cancelled`; an old file then stays as it is.
+    Result<uint64_t> save_conversation(ConversationId id, const std::string& path,
+                                       const std::vector<Message>& messages,
+                                       const LoadProgress& progress = {});
+    // A new conversation from such a file, which goes on as the saved one would have. Other
+    // conversations may give up their K/V for it. Errors, after which there is none: `unsupported`
+    // for a file of another model, K/V format or version, `invalid_file` where it is damaged,
+    // `refused` with numbers where it does not fit, `io`, `cancelled`.
+    Result<Reopened> restore_conversation(const std::string& path,
+                                          const LoadProgress& progress = {});
 
     // Tokens of a request as `answer` would read it.
     Result<std::vector<TokenId>> tokens_of(const Request& request) const;
