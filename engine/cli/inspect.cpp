@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/cli/common.h"
+#include "engine/cli/table.h"
 #include "engine/cli/weight_summary.h"
 #include "engine/gguf/file.h"
 #include "engine/gguf/printable.h"
@@ -111,24 +112,12 @@ std::string shape_text(const gguf::Tensor& tensor) {
     return text;
 }
 
-using Row = std::vector<std::string>;
+using Row = Table::Row;
 
-// Columns two spaces apart; those in `right` are right-aligned; the last is not padded.
 void print_table(std::ostream& out, const std::vector<Row>& rows, const std::vector<bool>& right) {
-    std::vector<size_t> widths(right.size(), 0);
-    for (const Row& row : rows) {
-        for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-    }
-    for (const Row& row : rows) {
-        out << "  ";
-        for (size_t i = 0; i < row.size(); ++i) {
-            const std::string space(widths[i] - row[i].size(), ' ');
-            if (right[i]) out << space;
-            out << row[i];
-            if (i + 1 < row.size()) out << (right[i] ? "" : space) << "  ";
-        }
-        out << '\n';
-    }
+    Table table({}, right);
+    for (const Row& row : rows) table.add(row);
+    table.print(out);
 }
 
 std::string exact_bytes(uint64_t bytes) {

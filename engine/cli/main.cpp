@@ -11,6 +11,7 @@
 #include "engine/cli/common.h"
 #include "engine/cli/inspect.h"
 #include "engine/cli/measure.h"
+#include "engine/cli/plan.h"
 #include "engine/cli/render_template.h"
 #include "engine/cli/run.h"
 #include "engine/cli/settings_options.h"
@@ -150,6 +151,30 @@ int main(int argc, char** argv) {
         }
         logits_options.settings = *settings;
         code = cli::logits(logits_options, std::cerr);
+    });
+
+    cli::PlanOptions plan_options;
+    cli::SettingsOptions plan_settings;
+    CLI::App* plan = app.add_subcommand("plan", "What the engine would do, without loading");
+    plan->add_option("MODEL", plan_options.model, "GGUF file, of which the header is read")
+        ->required();
+    plan->add_option("--prompt-tokens", plan_options.prompt_tokens,
+                     "Length of the prompt to plan for; as long as the context unless given")
+        ->check(count)
+        ->type_name("N");
+    plan->add_option("--device-profile", plan_options.device_profile,
+                     "Plan for the device of this file instead of this machine's processor")
+        ->type_name("FILE");
+    plan->add_flag("--json", plan_options.json, "As JSON");
+    plan_settings.add_to(*plan);
+    plan->callback([&] {
+        auto settings = plan_settings.settings();
+        if (!settings) {
+            code = cli::report_error(settings.error(), std::cerr);
+            return;
+        }
+        plan_options.settings = *settings;
+        code = cli::plan(plan_options, std::cout, std::cerr);
     });
 
     std::string inspect_model;

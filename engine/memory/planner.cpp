@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/kv/kv_layout.h"
+#include "engine/memory/admission.h"
 #include "engine/memory/layout.h"
 #include "engine/memory/rates.h"
 #include "engine/memory/schedule.h"
@@ -18,137 +19,9 @@ constexpr uint32_t kAutoChunkUnified = 512;
 // A larger chunk must save this share of the time: it takes more of the experts' room.
 constexpr double kWorthwhile = 0.03;
 
-uint32_t floor_rows(const ModelFacts& model, const CacheFloor& floor) {
-    uint64_t rows = model.experts_used + 1;
-    if (floor.kind == CacheFloor::Kind::bytes) {
-        rows = divide_up(floor.bytes, model.row_bytes);
-    } else if (floor.kind == CacheFloor::Kind::percent) {
-        const double bytes = floor.percent / 100.0 * static_cast<double>(model.row_bytes) *
-                             static_cast<double>(model.experts);
-        rows = divide_up(static_cast<uint64_t>(bytes), model.row_bytes);
-    }
-    return static_cast<uint32_t>(std::min<uint64_t>(rows, model.experts));
-}
-
-// Terms of a sum that a person reads.
-struct Term {
-    const char* name;
-    uint64_t granules;
-};
-
-std::string sum_text(std::initializer_list<Term> terms, uint64_t granule) {
-    std::string text;
-    uint64_t total = 0;
-    for (const Term& term : terms) {
-        if (term.granules == 0) continue;
-        text += (text.empty() ? "" : " + ") + std::string(term.name) + " " +
-                format_bytes(term.granules * granule);
-        total += term.granules;
-    }
-    return text + " = " + format_bytes(total * granule);
-}
-
-// What a person types to get at least `bytes`: as format_bytes writes it, but never less.
-std::string enough(uint64_t bytes) {
-    for (uint64_t unit = 1ull << 40; unit >= 1024; unit >>= 10) {
-        if (bytes < unit) continue;
-        // format_bytes rounds to tenths: the next tenth is written as it is.
-        const uint64_t tenths = bytes / unit * 10 + divide_up(bytes % unit * 10, unit);
-        return format_bytes(divide_up(tenths * unit, 10));
-    }
-    return format_bytes(bytes);
-}
-
-// The host has two faces and the settings choose: a budget makes it an emulated card. Its granules
-// follow from the budget, its kernels' scratch from the threads.
-DeviceFacts facts_for(DeviceFacts device, const Settings& settings) {
-    if (settings.device != "host") return device;
-    device.face = settings.vram_budget ? gpu::Face::card : gpu::Face::unified;
-    device.granule_bytes = settings.vram_budget && settings.granule
-                               ? settings.granule
-                               : gpu::default_granule_bytes(settings.vram_budget);
-    if (device.threads) {
-        const uint32_t threads = settings.threads ? settings.threads : device.threads_unless_told;
-        device.scratch_base = device.scratch_base / device.threads * threads;
-        device.threads = threads;
-    }
-    return device;
-}
-
-// The granules that are needed at least, whatever the budget.
-struct Least {
-    uint64_t fixed = 0, workspace = 0, state = 0, smallest_loan = 0, kv_at_max = 0, floor = 0;
-    uint64_t total() const { return fixed + workspace + state + smallest_loan + kv_at_max + floor; }
-};
-
-Least least_of(const ModelFacts& model, const DeviceFacts& device, const Settings& settings,
-               uint32_t max_context) {
-    const bool card = device.face == gpu::Face::card;
-    const auto granules_of = [&](uint64_t bytes) { return divide_up(bytes, device.granule_bytes); };
-    const uint64_t step_bytes = kv_step_bytes(model, device, settings, max_context);
-    Least least{};
-    least.fixed = card ? granules_of(model.fixed_bytes) : 0;
-    least.workspace = granules_of(workspace_layout(model, device, max_context).bytes);
-    least.state = granules_of(model.state_bytes);
-    least.smallest_loan = granules_of(loan_layout(model, device, kSmallestChunk).bytes);
-    least.kv_at_max = granules_of(steps_of(max_context) * step_bytes);
-    if (card) least.floor = granules_of(floor_rows(model, settings.cache_floor) * model.row_bytes);
-    return least;
-}
-
-// What would fit instead: the sum of what is needed, and ways out that are admitted as they stand.
-Error refusal(const ModelFacts& model, const DeviceFacts& device, const DeviceFacts& any_budget,
-              const Settings& settings, uint32_t max_context, uint64_t free_granules,
-              uint64_t limit) {
-    const uint64_t granule = device.granule_bytes;
-    const bool card = device.face == gpu::Face::card;
-    const Least least = least_of(model, device, settings, max_context);
-    const std::string sum = sum_text({{"fixed weights", least.fixed},
-                                      {"workspace", least.workspace},
-                                      {"state", least.state},
-                                      {"smallest loan", least.smallest_loan},
-                                      {"K/V", least.kv_at_max},
-                                      {"floor", least.floor}},
-                                     granule);
-    const bool by_budget = settings.vram_budget && settings.vram_budget / granule <= free_granules;
-    const std::string reserve =
-        settings.vram_reserve ? " beside the reserve of " + format_bytes(settings.vram_reserve)
-                              : std::string();
-    const std::string subject = by_budget
-                                    ? "budget " + format_bytes(limit * granule)
-                                    : "free memory " + format_bytes(limit * granule) + reserve;
-
-    // A budget large enough; a larger one may have larger granules, which round up more.
-    uint64_t budget = least.total() * granule;
-    if (card) {
-        for (;;) {
-            Settings raised = settings;
-            raised.vram_budget = budget;
-            const DeviceFacts larger = facts_for(any_budget, raised);
-            const uint64_t needed =
-                least_of(model, larger, raised, max_context).total() * larger.granule_bytes;
-            if (needed <= budget) break;
-            budget = needed;
-        }
-    }
-    // A context short enough for this budget, if there is one.
-    const uint64_t without_kv = std::min(least.total() - least.kv_at_max, limit);
-    const uint64_t cells =
-        kv_cells_within(model, device, settings, max_context, (limit - without_kv) * granule);
-    const std::string shorter = cells > 0 ? "lower max-context to " + std::to_string(cells) : "";
-
-    std::string advice;
-    if (by_budget && least.total() <= free_granules) {
-        advice = "Raise vram-budget to " + enough(budget);
-        if (!shorter.empty()) advice += ", or " + shorter;
-    } else {
-        advice = by_budget ? "vram-budget would have to be " + enough(budget) + " and only " +
-                                 format_bytes(free_granules * granule) + " are free" + reserve
-                           : enough(budget) + " would have to be free" + reserve +
-                                 ": close other programs";
-        if (!shorter.empty()) advice += ", or " + shorter;
-    }
-    return {ErrorKind::refused, subject + " is too small", sum, advice};
+uint32_t context_of(const ModelFacts& model, const Settings& settings) {
+    return settings.max_context ? settings.max_context
+                                : std::min(model.trained_context, kDefaultContext);
 }
 
 // What a plan is made in: the same for every chunk. Granules unless it says otherwise.
@@ -160,7 +33,8 @@ struct Frame {
     uint64_t granule = 0;  // bytes
     uint64_t step_bytes = 0;
     Least least{};
-    uint64_t limit = 0;   // what the user allows and what is free
+    uint64_t free_granules = 0;
+    uint64_t limit = 0;   // of these, what the user allows
     uint64_t always = 0;  // fixed, workspace, state
 
     uint64_t granules_of(uint64_t bytes) const { return divide_up(bytes, granule); }
@@ -174,6 +48,28 @@ struct Frame {
         return loan_of(chunk) + granules_of(steps_of(cells) * step_bytes) <= room();
     }
 };
+
+Frame frame_of(const ModelFacts& model, const DeviceFacts& device, const Settings& settings,
+               uint32_t max_context) {
+    Frame frame{model, device, settings};
+    frame.card = device.face == gpu::Face::card;
+    frame.granule = device.granule_bytes;
+    frame.step_bytes = kv_step_bytes(model, device, settings, max_context);
+    frame.least = least_of(model, device, settings, max_context);
+    frame.always = frame.least.fixed + frame.least.workspace + frame.least.state;
+    frame.free_granules =
+        (device.free_bytes - std::min(device.free_bytes, settings.vram_reserve)) / frame.granule;
+    frame.limit = settings.vram_budget
+                      ? std::min(frame.free_granules, settings.vram_budget / frame.granule)
+                      : frame.free_granules;
+    return frame;
+}
+
+// The next smaller chunk that fits, where the smallest does.
+uint32_t smaller_that_fits(const Frame& frame, uint32_t chunk, uint32_t max_context) {
+    while (!frame.fits(chunk, max_context)) chunk = smaller_chunk(chunk);
+    return chunk;
+}
 
 // Bytes by class while a prompt runs, with `kv` granules of K/V and `loan` lent: where the
 // manager's marks are then.
@@ -291,24 +187,13 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     Plan plan;
     plan.settings = settings;
     plan.granule_bytes = device.granule_bytes;
-    plan.max_context = settings.max_context ? settings.max_context
-                                            : std::min(model.trained_context, kDefaultContext);
+    plan.max_context = context_of(model, settings);
     plan.kv_format = kv_format_of(model, device, settings, plan.max_context);
 
-    Frame frame{model, device, settings};
-    frame.card = device.face == gpu::Face::card;
-    frame.granule = device.granule_bytes;
-    frame.step_bytes = kv_layout(model, plan.kv_format).step_bytes;
-    frame.least = least_of(model, device, settings, plan.max_context);
-    frame.always = frame.least.fixed + frame.least.workspace + frame.least.state;
-    const uint64_t free_granules =
-        (device.free_bytes - std::min(device.free_bytes, settings.vram_reserve)) / frame.granule;
-    frame.limit = settings.vram_budget
-                      ? std::min(free_granules, settings.vram_budget / frame.granule)
-                      : free_granules;
+    Frame frame = frame_of(model, device, settings, plan.max_context);
     if (frame.least.total() > frame.limit)
         return tl::unexpected(refusal(model, device, any_budget, settings, plan.max_context,
-                                      free_granules, frame.limit));
+                                      frame.free_granules, frame.limit));
 
     // On the host the CPU's kernels are the device's own, bit for bit: a share that is asked for is
     // given under `deterministic` too.
@@ -318,13 +203,12 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
                                : quickest_chunk(frame, plan);
     if (frame.fits(chunk, plan.max_context))
         return lay(frame, plan, chunk, settings.prefill_stream_min);
-    uint32_t smaller = smaller_chunk(chunk);
-    while (!frame.fits(smaller, plan.max_context)) smaller = smaller_chunk(smaller);
     return fail(
         ErrorKind::refused, "a reading step of " + std::to_string(chunk) + " tokens does not fit",
         "its loan takes " + format_bytes(frame.loan_of(chunk) * frame.granule) +
             " beside its K/V, " + format_bytes(frame.room() * frame.granule) + " can be lent",
-        "Set prefill to " + std::to_string(smaller) + " or less");
+        "Set prefill to " + std::to_string(smaller_that_fits(frame, chunk, plan.max_context)) +
+            " or less");
 }
 
 }  // namespace
@@ -338,6 +222,26 @@ Result<Plan> Planner::plan(const Settings& settings) const {
     device.granule_bytes = gpu::default_granule_bytes(plan->budget_bytes);
     if (device.granule_bytes == plan->granule_bytes) return plan;
     return plan_on(model_, device, device_, settings);
+}
+
+WaysOut Planner::ways_out(const Settings& settings) const {
+    const DeviceFacts device = facts_for(device_, settings);
+    const uint32_t max_context = context_of(model_, settings);
+    const Frame frame = frame_of(model_, device, settings, max_context);
+    if (frame.least.total() > frame.limit)
+        return granary::ways_out(model_, device, device_, settings, max_context, frame.limit);
+    WaysOut ways;
+    if (settings.prefill.kind == AutoCount::Kind::number)
+        ways.prefill = smaller_that_fits(frame, settings.prefill.number, max_context);
+    return ways;
+}
+
+std::array<uint64_t, kOwners> Planner::bytes_at(const Plan& plan, uint32_t cells,
+                                                uint32_t chunk) const {
+    const auto granules = [&](uint64_t bytes) { return divide_up(bytes, plan.granule_bytes); };
+    const uint64_t step_bytes = kv_layout(model_, plan.kv_format).step_bytes;
+    return classes(model_, plan, granules(steps_of(cells) * step_bytes),
+                   granules(loan_layout(model_, device_of(plan), chunk).bytes));
 }
 
 DeviceFacts Planner::device_of(const Plan& plan) const {

@@ -45,6 +45,15 @@ Rates unmeasured_host(uint32_t threads) {
     return rates;
 }
 
+Rates Rates::with_threads(uint32_t from, uint32_t to) const {
+    Rates rates = *this;
+    const double factor = static_cast<double>(to) / from;
+    for (double Rates::*rate :
+         {&Rates::weights, &Rates::products, &Rates::attention, &Rates::cells})
+        rates.*rate *= factor;
+    return rates;
+}
+
 Predictor::Predictor(const ModelFacts& model, const DeviceFacts& device, const Plan& plan)
     : model_(model),
       device_(device),

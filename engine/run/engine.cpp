@@ -2,6 +2,7 @@
 #include "granary/engine.h"
 
 #include "engine/run/engine_impl.h"
+#include "granary/device_profile.h"
 
 namespace granary {
 namespace {
@@ -205,6 +206,22 @@ Result<void> Engine::Impl::change_budget(const Plan& plan) {
     if (auto r = memory.set_budget(plan); !r) return r;
     core->plan = plan;
     return {};
+}
+
+Result<Planner> make_planner(const std::string& path, const Settings& settings,
+                             const DeviceProfile* profile) {
+    return guarded([&]() -> Result<Planner> {
+        auto file = gguf::File::open(path);
+        if (!file) return tl::unexpected(file.error());
+        auto model = load_model(*file);
+        if (!model) return tl::unexpected(model.error());
+        if (profile) return Planner(model->facts, profile->facts(model->facts));
+        Settings without_card = settings;  // its kernels need the same
+        without_card.vram_budget = 0;
+        auto device = gpu::make_host_device(device_options(without_card, 0));
+        if (!device) return tl::unexpected(device.error());
+        return Planner(model->facts, facts_of(**device, model->facts, gpu::Arithmetic::fast));
+    });
 }
 
 // ---- the public face

@@ -46,7 +46,8 @@ class Program : public ::testing::Test {
 
 TEST_F(Program, ExplainsItself) {
     EXPECT_EQ(run("--help").code, kOk);
-    for (const char* command : {"run", "tokenize", "template", "logits", "inspect", "bench"}) {
+    for (const char* command :
+         {"run", "tokenize", "template", "logits", "inspect", "plan", "bench"}) {
         const Ran help = run(std::string(command) + " --help");
         EXPECT_EQ(help.code, kOk) << command;
         EXPECT_NE(help.out.find("GGUF file"), std::string::npos) << help.out;

@@ -211,6 +211,12 @@ class Engine {
     std::unique_ptr<Impl> impl_;
 };
 
+// A planner for a model that is not loaded: reads the file's header. For this machine's host, or
+// for the device of `profile`.
+struct DeviceProfile;
+Result<Planner> make_planner(const std::string& path, const Settings& settings,
+                             const DeviceProfile* profile = nullptr);
+
 // Answer room when -n is absent: min(1,024, max_context / 4).
 uint32_t answer_room(uint32_t max_context);
 

@@ -100,6 +100,13 @@ struct Standing {
     bool operator==(const Standing&) const = default;
 };
 
+// Settings near refused ones that would be admitted, each by itself; 0: none of its kind.
+struct WaysOut {
+    uint64_t memory = 0;       // bytes of budget, or that would have to be free
+    uint32_t max_context = 0;  // tokens
+    uint32_t prefill = 0;
+};
+
 class Planner {
   public:
     Planner(ModelFacts model, DeviceFacts device) : model_(std::move(model)), device_(device) {}
@@ -113,6 +120,13 @@ class Planner {
     // numbers.
     Result<std::vector<ScheduledChunks>> schedule(const Plan& plan, const Standing& standing,
                                                   uint32_t from, uint32_t total) const;
+
+    // For settings that `plan` refuses.
+    WaysOut ways_out(const Settings& settings) const;
+
+    // Bytes by class with `cells` cells mapped, while a prompt's chunk of `chunk` tokens runs that
+    // its schedule allows there.
+    std::array<uint64_t, kOwners> bytes_at(const Plan& plan, uint32_t cells, uint32_t chunk) const;
 
     // What a prompt read as `schedule` says, up to `total` tokens, takes under `plan`.
     PromptTime predict_prompt(const Plan& plan, const std::vector<ScheduledChunks>& schedule,

@@ -19,6 +19,8 @@ struct Rates {
     double attention = 0;  // FLOP/s of a prompt's attention
     double cells = 0;      // values/s of K and V that a token's attention takes, memory aside
     double layer = 0;      // s, what a layer of a pass costs beside
+    // Measured on a processor with `from` threads, guessed for `to`: what computes, follows.
+    Rates with_threads(uint32_t from, uint32_t to) const;
     bool operator==(const Rates&) const = default;
 };
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A device as a file: what the planner must know of it, so that plans can be made where it is not.
+//
+//   {"granary_device_profile": 1, "name": "...", "origin": "...", "estimate": true,
+//    "device": "cuda", "total_bytes": .., "free_bytes": .., "granule_bytes": .., "threads": 0,
+//    "buffers": {..}, "rates": {..}}
+//
+// Files come from strangers: every key must be there and no other, every number is range-checked.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "granary/planner.h"
+
+namespace granary {
+
+struct DeviceProfile {
+    // What kernels need of memory, by rule instead of for one model.
+    struct Buffers {
+        // Codes of a row of activations: so many bytes for each group of so many values, the row
+        // rounded up to 64.
+        uint32_t code_group = 32, code_group_bytes = 96;
+        // Scratch: for the device (on the host for each thread), and for each head and
+        // gpu::kDecodeCut cells; both a constant and a part for each value of a head.
+        uint64_t scratch_bytes = 0, scratch_bytes_per_value = 0;
+        uint64_t cut_bytes = 0, cut_bytes_per_value = 0;
+        bool operator==(const Buffers&) const = default;
+    };
+
+    std::string name;    // "NVIDIA H200"
+    std::string origin;  // where the figures come from, for a person
+    bool estimate = true;
+    std::string device = "host";  // backend: "host" has two faces, the others are cards
+    uint64_t total_bytes = 0, free_bytes = 0;
+    uint64_t granule_bytes = 0;  // 0 on the host: by the budget
+    uint32_t threads = 0;        // of the host
+    Buffers buffers;
+    Rates rates;
+    bool operator==(const DeviceProfile&) const = default;
+
+    // Errors: `invalid_file` with key, value and what it must be.
+    static Result<DeviceProfile> parse(std::string_view json);
+    // Of a device that is here, with rates measured on it.
+    static DeviceProfile of(gpu::Device& device, const Rates& rates);
+    std::string json() const;
+
+    DeviceFacts facts(const ModelFacts& model) const;
+};
+
+}  // namespace granary
