@@ -84,12 +84,16 @@ class GpuCard final : public Card {
             status = driver.capture_end(stream, &graph);
         }
         if (status == 0) status = driver.graph_instantiate(&exec, graph, 0);
-        if (status == 0) status = driver.graph_upload(exec, stream);
         if (graph) (void)driver.graph_destroy(graph);
+        std::unique_ptr<Replay> replay;
+        if (status == 0) {
+            replay = std::make_unique<GraphReplay>(*memory_, exec);
+            status = driver.graph_upload(exec, stream);
+        }
         if (!queued) return tl::unexpected(queued.error());
         if (status != 0)
             return tl::unexpected(driver.error(status, "stream capture", "A graph cannot be made"));
-        return std::make_unique<GraphReplay>(*memory_, exec);
+        return replay;
     }
 
     Result<uint64_t> free_bytes() override {

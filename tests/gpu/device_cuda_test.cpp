@@ -197,16 +197,6 @@ TEST_F(CudaDevice, AgreesWithASimpleModelWhateverFails) {
     };
     size_t done = 0, refused = 0, wrong = 0;
     for (int step = 0; step < 20'000; ++step) {
-        size_t countdown = below(2) == 0 ? below(4) : SIZE_MAX;
-        bool fired = false;
-        driver->interceptor = [&](std::string_view name) -> Status {
-            const bool fallible = name == "cuMemMap" || name == "cuMemSetAccess" ||
-                                  name == "cuMemUnmap" || name == "cuMemCreate" ||
-                                  name == "cuMemRelease";
-            if (!fallible || fired || countdown-- > 0) return 0;
-            fired = true;
-            return 1;
-        };
         const size_t r = below(2), first = below(kPlaces + 1), count = 1 + below(4);
         std::vector<GranuleId> granules;
         const bool wants_mapped = below(12) == 0, wants_held = below(3) != 0;
@@ -218,6 +208,16 @@ TEST_F(CudaDevice, AgreesWithASimpleModelWhateverFails) {
         Result<void> result;
         const size_t what = below(4);
         if (what != 1 && granules.empty()) continue;
+        size_t countdown = below(2) == 0 ? below(4) : SIZE_MAX;
+        bool fired = false;
+        driver->interceptor = [&](std::string_view name) -> Status {
+            const bool fallible = name == "cuMemMap" || name == "cuMemSetAccess" ||
+                                  name == "cuMemUnmap" || name == "cuMemCreate" ||
+                                  name == "cuMemRelease";
+            if (!fallible || fired || countdown-- > 0) return 0;
+            fired = true;
+            return 1;
+        };
         switch (what) {
             case 0:
                 valid = first + granules.size() <= kPlaces;

@@ -57,9 +57,11 @@ struct Machine {
     std::set<void*> host;
     int users = 0;
     Status lost = 0;
-    std::vector<Launch>* capturing = nullptr;
-    std::set<void*> objects;  // streams, events, modules
-    size_t lost_bytes = 0;    // by a fault
+    using Launches = std::vector<Launch>;
+    std::map<void*, std::unique_ptr<Launches>> graphs;
+    Launches* capturing = nullptr;  // one of them
+    std::set<void*> objects;        // streams, events, modules
+    size_t lost_bytes = 0;          // by a fault
 } machine;
 
 template <class T>
@@ -73,6 +75,13 @@ Status free_object(T object) {
     if (machine.objects.erase(object) == 0) return kInvalid;
     std::free(object);
     return 0;
+}
+
+Machine::Launches* new_graph(const Machine::Launches& launches) {
+    auto graph = std::make_unique<Machine::Launches>(launches);
+    Machine::Launches* const key = graph.get();
+    machine.graphs[key] = std::move(graph);
+    return key;
 }
 
 size_t used_bytes() {
@@ -178,6 +187,8 @@ Status cuDevicePrimaryCtxRelease_v2(Ordinal) {
     for (const auto& [address, bytes] : machine.reserved)
         munmap(reinterpret_cast<void*>(address), bytes);
     machine.reserved.clear();
+    machine.graphs.clear();
+    machine.capturing = nullptr;
     for (void* object : machine.objects) std::free(object);
     machine.objects.clear();
     for (void* memory : machine.host) std::free(memory);
@@ -400,7 +411,7 @@ Status cuLaunchKernel(Function function, unsigned, unsigned, unsigned, unsigned,
 }
 Status cuStreamBeginCapture_v2(Stream, int) {
     if (machine.lost || machine.capturing) return machine.lost ? machine.lost : kInvalid;
-    machine.capturing = new std::vector<Launch>;
+    machine.capturing = new_graph({});
     return 0;
 }
 Status cuStreamEndCapture(Stream, Graph* graph) {
@@ -410,25 +421,23 @@ Status cuStreamEndCapture(Stream, Graph* graph) {
     return machine.lost;
 }
 Status cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph, unsigned long long) {
-    *exec = reinterpret_cast<GraphExec>(
-        new std::vector<Launch>(*reinterpret_cast<std::vector<Launch>*>(graph)));
-    return machine.lost;
+    if (machine.lost) return machine.lost;
+    *exec = reinterpret_cast<GraphExec>(new_graph(*machine.graphs.at(graph)));
+    return 0;
 }
 Status cuGraphUpload(GraphExec, Stream) {
     return machine.lost;
 }
 Status cuGraphLaunch(GraphExec exec, Stream) {
     if (machine.lost) return machine.lost;
-    for (const Launch& launch : *reinterpret_cast<std::vector<Launch>*>(exec)) (void)run(launch);
+    for (const Launch& launch : *machine.graphs.at(exec)) (void)run(launch);
     return 0;
 }
 Status cuGraphExecDestroy(GraphExec exec) {
-    delete reinterpret_cast<std::vector<Launch>*>(exec);
-    return 0;
+    return machine.graphs.erase(exec) == 1 ? 0 : kInvalid;
 }
 Status cuGraphDestroy(Graph graph) {
-    delete reinterpret_cast<std::vector<Launch>*>(graph);
-    return 0;
+    return machine.graphs.erase(graph) == 1 ? 0 : kInvalid;
 }
 
 }  // extern "C"
