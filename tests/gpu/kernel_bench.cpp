@@ -231,9 +231,6 @@ void attention_rows(Bench& bench, const AttentionShape& shape, KvFormat format, 
     const std::string what = std::string(kv_format_name(format)) + " " +
                              std::to_string(shape.heads) + "/" + std::to_string(shape.kv_heads) +
                              "x" + std::to_string(shape.head_dim);
-    if (!bench.wanted("attention store " + what) && !bench.wanted("attention decode " + what) &&
-        !bench.wanted("attention prompt " + what))
-        return;
     host::HostKernels& kernels = bench.kernels;
     const uint32_t width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
     bench.hand_scratch(shape, kCells + kRows);
