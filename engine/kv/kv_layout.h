@@ -25,7 +25,8 @@ KvLayout kv_layout(const ModelFacts& model, gpu::KvFormat format);
 // sixteenth of a 16 GiB card; k8v4 where none does. Below it a smaller format would win experts
 // less than 1 GiB of room; above it K/V is what decode reads most, and k8v4 keeps 3.5 times the
 // cells of f16 in the same room. q4 is never chosen unasked: 4-bit keys cost answers. It depends on
-// the model and max-context alone, so that a budget never changes tokens.
+// the model and max-context alone, so that a budget never changes tokens. A family whose keys do
+// not bear 8 bits (gpt-oss) must be given its own answer here when it is added.
 inline constexpr uint64_t kCheapKvBytes = 1ull << 30;
 
 // The format that the setting `kv` stands for, and the bytes of a step in it. max_context is the
