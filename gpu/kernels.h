@@ -124,6 +124,18 @@ class Kernels {
     // Bytes of one row's codes for `cols` activations; a multiple of 64.
     virtual size_t code_bytes(uint32_t cols) const = 0;
 
+    // What an expert puts out, a value: f32, or f16 where a backend keeps it so until `combine`.
+    virtual size_t expert_out_bytes() const = 0;
+    // Whether fast arithmetic uses the f32 values between an expert's matrices (hidden.values)
+    // beside their codes.
+    virtual bool keeps_hidden_values() const = 0;
+
+    // Bytes that prompt operations need beside a chunk's buffers: lies in the loan, handed over
+    // each time the loan is laid. A constant plus a constant for each row.
+    virtual size_t prompt_scratch_bytes(const AttentionShape& shape, uint32_t experts,
+                                        uint32_t used, uint32_t rows) const = 0;
+    virtual void set_prompt_scratch(std::byte* scratch, size_t bytes) = 0;
+
     // Bytes of scratch for all operations with contexts of at most `max_cells`: a constant plus
     // a constant for each kDecodeCut cells or part of them. Handed over once.
     virtual size_t scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const = 0;
@@ -144,8 +156,8 @@ class Kernels {
     virtual void matmul(std::span<const Matmul> jobs, const Activations& in) = 0;
 
     // q and k: RMS norm per head (null weight: none), then NEOX rotation at position
-    // first_cell + i; q in place, k and v written to cells first_cell.. of kv. What kv keeps rotated
-    // (KvPart::rotated) is rotated last, q with k.
+    // first_cell + i (that of kv.place where it is given); q in place, k and v written to cells
+    // first_cell.. of kv. What kv keeps rotated (KvPart::rotated) is rotated last, q with k.
     virtual void rope_store(const AttentionShape& shape, const float* q_norm /*[head_dim]*/,
                             const float* k_norm /*[head_dim]*/, uint32_t first_cell, uint32_t n,
                             float* q /*[n, heads, head_dim]*/,
@@ -157,9 +169,9 @@ class Kernels {
     // Fills out.codes too when it is not null.
     virtual void attention_prompt(const AttentionShape& shape, const float* q, uint32_t first_cell,
                                   const KvView& kv, const Activations& out) = 0;
-    // The same for 1 to 8 generated tokens, cut at absolute multiples of 512 cells.
-    virtual void attention_decode(const AttentionShape& shape, const float* q, uint32_t first_cell,
-                                  const KvView& kv, const Activations& out) = 0;
+    // The same for 1 to 8 generated tokens at kv.place, cut at absolute multiples of 512 cells.
+    virtual void attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
+                                  const Activations& out) = 0;
 
     // For families whose query rows hold [query | gate] for each head: q = the queries.
     virtual void take_queries(const AttentionShape& shape,
@@ -217,10 +229,10 @@ class Kernels {
     virtual void expert_ffn(const ExpertShape& shape, const ExpertEntry* entries /*[experts]*/,
                             std::span<const int32_t> list, const Routes& routes,
                             const Activations& x, const Activations& hidden,
-                            float* out /*[rows * used, hidden]*/) = 0;
+                            void* out /*[rows * used, hidden]*/) = 0;
 
     // x[i] += sum over ranks, in rank order, of weight[i, rank] * out[i * used + rank].
-    virtual void combine(const Routes& routes, uint32_t used, uint32_t hidden, const float* out,
+    virtual void combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
                          float* x) = 0;
 
     // Staged chunks: copies the listed experts that have routes from home to their entries (device
@@ -237,7 +249,7 @@ class Kernels {
     // usable slot of the layer's coldest expert that this call does not use; with fewer usable
     // slots than routes it is read in place from home. Updates residency, heat and counters.
     virtual void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
-                               uint32_t tick) = 0;
+                               const DecodePlace* place) = 0;
 
     // best[i] = index of the largest of logits[i, :], the lowest among equals.
     virtual void argmax(const float* logits /*[n, vocab]*/, uint32_t n, uint32_t vocab,

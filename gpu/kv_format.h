@@ -87,12 +87,22 @@ constexpr KvParts kv_parts(KvFormat format, uint32_t kv_heads, uint32_t head_dim
     return kv_parts(k_codes(format), v_codes(format), kv_heads, head_dim);
 }
 
+// Where generated tokens go, in device memory: what changes from token to token lies there and not
+// in the arguments of kernels, so that a recorded step can be replayed.
+struct DecodePlace {
+    std::byte* kv = nullptr;  // base of the conversation's range
+    uint32_t first_cell = 0;  // of the first token
+    uint32_t tick = 0;        // of heat
+};
+
 // The K/V cells of one layer of one conversation. The range is step-major: row c of a part lies in
 // step c / kStepCells at base + step * step_bytes + offset + (c % kStepCells) * row.
 struct KvView {
-    std::byte* base = nullptr;  // the layer's place in the first step
+    std::byte* base = nullptr;  // the layer's place in the first step; null where `place` is given
     size_t step_bytes = 0;      // all layers of one step
     KvPart k, v;
+    const DecodePlace* place = nullptr;  // decode: base is place->kv + offset
+    size_t offset = 0;                   // of the layer's place in a step
 };
 
 }  // namespace granary::gpu

@@ -14,9 +14,13 @@ struct KvLayout {
     gpu::KvParts parts;  // of one layer
     uint64_t step_bytes = 0;
 
-    // `layer` counts the layers with attention.
+    // `layer` counts the layers with attention. Prompt: `base` is the range's. Decode: `place`, in
+    // device memory, says where the range begins.
     gpu::KvView view(std::byte* base, uint32_t layer) const {
-        return {base + layer * parts.bytes, step_bytes, parts.k, parts.v};
+        return {base + layer * parts.bytes, step_bytes, parts.k, parts.v, nullptr, 0};
+    }
+    gpu::KvView view(const gpu::DecodePlace* place, uint32_t layer) const {
+        return {nullptr, step_bytes, parts.k, parts.v, place, layer * parts.bytes};
     }
 };
 KvLayout kv_layout(const ModelFacts& model, gpu::KvFormat format);

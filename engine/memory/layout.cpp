@@ -64,11 +64,11 @@ PassLayout pass_layout(const ModelFacts& model, const DeviceFacts& device, uint3
     layout.route_expert = experts.take(routes * 4);
     layout.route_weight = experts.take(routes * 4);
     layout.route_order = experts.take(routes * 4);
-    layout.hidden_values =
-        experts.take(std::max(routes * model.expert_ffn, n * model.shared_ffn) * 4);
+    layout.hidden_values = experts.take(std::max(routes * model.expert_ffn, n * model.shared_ffn) *
+                                        device.hidden_value_bytes);
     layout.hidden_codes =
         experts.take(std::max(routes * device.code_bytes_ffn, n * device.code_bytes_shared));
-    layout.expert_out = experts.take(routes * model.hidden * 4);
+    layout.expert_out = experts.take(routes * model.hidden * device.expert_out_bytes);
 
     layout.bytes = std::max({attention.at(), delta.at(), experts.at()});
     return layout;
@@ -77,7 +77,9 @@ PassLayout pass_layout(const ModelFacts& model, const DeviceFacts& device, uint3
 LoanLayout loan_layout(const ModelFacts& model, const DeviceFacts& device, uint32_t chunk) {
     LoanLayout layout;
     layout.pass = pass_layout(model, device, chunk);
-    layout.bytes = layout.pass.bytes;
+    layout.scratch = layout.pass.bytes;
+    layout.scratch_bytes = device.prompt_scratch_base + chunk * device.prompt_scratch_per_row;
+    layout.bytes = layout.scratch + round_up(layout.scratch_bytes, kSlotAlignment);
     if (device.face == gpu::Face::card) {
         layout.entries = layout.bytes;
         layout.bytes += round_up(model.experts * sizeof(gpu::ExpertEntry), kSlotAlignment);
@@ -106,6 +108,7 @@ WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& dev
     Cursor at(layout.pass.bytes);
     layout.logits = at.take(uint64_t{kDecodeRows} * model.vocab * 4);
     layout.best = at.take(kDecodeRows * 4);
+    layout.place = at.take(sizeof(gpu::DecodePlace));
     layout.scratch = at.take(layout.scratch_bytes);
     if (model.shared_ffn) layout.shared = at.take(model.layers * sizeof(gpu::ExpertEntry));
     layout.tables = at.take(layout.table_stride * model.layers);

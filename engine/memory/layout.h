@@ -59,7 +59,8 @@ PassLayout pass_layout(const ModelFacts& model, const DeviceFacts& device, uint3
 // the chunk's own buffers, so that a smaller chunk leaves the ring where it is. Offsets are from
 // the loan's first byte, which lies `bytes` before the end of the range.
 struct LoanLayout {
-    PassLayout pass;       // at offset 0
+    PassLayout pass;                          // at offset 0
+    uint64_t scratch = 0, scratch_bytes = 0;  // of prompt kernels
     uint64_t entries = 0;  // gpu::ExpertEntry [experts] of the layer at hand; card face only
     uint64_t ring = 0;     // kRingBuffers * ring_stride bytes; card face only
     uint64_t ring_stride = 0;
@@ -76,6 +77,7 @@ struct WorkspaceLayout {
     PassLayout pass;      // at offset 0, kDecodeRows rows
     uint64_t logits = 0;  // f32 [kDecodeRows, vocab]
     uint64_t best = 0;    // int32 [kDecodeRows]
+    uint64_t place = 0;   // gpu::DecodePlace
     uint64_t scratch = 0, scratch_bytes = 0;
     uint64_t shared = 0;  // gpu::ExpertEntry [layers] of the shared experts
     uint64_t tables = 0;  // one expert table per layer

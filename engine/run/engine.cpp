@@ -33,6 +33,15 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     const uint64_t two = kernels.scratch_bytes(model.attention, 2 * gpu::kDecodeCut);
     facts.scratch_per_cut = two - one;
     facts.scratch_base = one - facts.scratch_per_cut;
+    const auto prompt_scratch = [&](uint32_t rows) {
+        return kernels.prompt_scratch_bytes(model.attention, model.experts, model.experts_used,
+                                            rows);
+    };
+    facts.prompt_scratch_per_row = prompt_scratch(2) - prompt_scratch(1);
+    facts.prompt_scratch_base = prompt_scratch(1) - facts.prompt_scratch_per_row;
+    facts.expert_out_bytes = kernels.expert_out_bytes();
+    const bool values = arithmetic == gpu::Arithmetic::f32 || kernels.keeps_hidden_values();
+    facts.hidden_value_bytes = values ? sizeof(float) : 0;
     facts.threads = device.info().threads;
     const auto machine = gpu::host_device_info({});
     facts.threads_unless_told = machine ? machine->threads : facts.threads;

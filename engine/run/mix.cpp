@@ -19,10 +19,10 @@ void attend(const RunContext& run, const AttentionWeights& weights, const gpu::K
     if (gated) kernels.take_queries(shape, at.pairs, rows, at.q);
     kernels.rope_store(shape, weights.q_norm, weights.k_norm, place.first_cell, rows, at.q, at.k,
                        at.v, kv);
-    if (place.prompt)
-        kernels.attention_prompt(shape, at.q, place.first_cell, kv, at.attention);
+    if (place.decode)
+        kernels.attention_decode(shape, at.q, kv, at.attention);
     else
-        kernels.attention_decode(shape, at.q, place.first_cell, kv, at.attention);
+        kernels.attention_prompt(shape, at.q, place.first_cell, kv, at.attention);
     if (gated) kernels.gate_heads(shape, at.pairs, at.attention);
     kernels.matmul(std::array{gpu::Matmul{weights.out, at.x, true}}, at.attention);
 }
@@ -50,7 +50,7 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
         // These channels are spent: the place of as many takes the output, never further on.
         float* const out = at.channels + size_t{first} * shape.width();
         kernels.causal_conv(shape, weights.kernel, channels, n, tail, convolved);
-        if (place.prompt)
+        if (!place.decode)
             kernels.delta_net_prompt(shape, convolved, alpha, beta, place.first_cell + first, n,
                                      state, out);
         else
@@ -76,7 +76,11 @@ void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const Mix
     const Layer& weights = run.model.layers[layer];
     if (const auto* attention = std::get_if<AttentionWeights>(&weights.mixer)) {
         run.kernels().rms_norm(at.x, attention->norm, run.model.norm_eps, at.norm);
-        attend(run, *attention, run.memory.kv().view(place.kv, weights.number), at, place);
+        const KvLayout& kv = run.memory.kv();
+        attend(run, *attention,
+               place.decode ? kv.view(place.decode, weights.number)
+                            : kv.view(place.kv, weights.number),
+               at, place);
     } else if (const auto* delta = std::get_if<DeltaWeights>(&weights.mixer)) {
         run.kernels().rms_norm(at.x, delta->norm, run.model.norm_eps, at.norm);
         remember(run, *delta, weights.number, at, place);

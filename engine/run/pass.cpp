@@ -35,7 +35,7 @@ PassBuffers RunContext::buffers(std::byte* base, const PassLayout& at, uint32_t 
     buffers.hidden =
         activations(at.hidden_values, at.hidden_codes, rows * facts.experts_used, facts.expert_ffn);
     buffers.shared = activations(at.hidden_values, at.hidden_codes, rows, facts.shared_ffn);
-    buffers.expert_out = floats(at.expert_out);
+    buffers.expert_out = base + at.expert_out;
     return buffers;
 }
 

@@ -32,7 +32,7 @@ struct PassBuffers {
     gpu::Routes routes;           // [rows, used]
     gpu::Activations hidden;      // [rows * used, ffn]
     gpu::Activations shared;      // [rows, shared_ffn], in the place of hidden
-    float* expert_out = nullptr;  // [rows * used, hidden]
+    void* expert_out = nullptr;   // [rows * used, hidden], see Kernels::expert_out_bytes
 };
 
 struct RunContext {
@@ -63,10 +63,10 @@ Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows)
 
 // Where and how the rows of a pass meet what came before them.
 struct MixPlace {
-    std::byte* kv = nullptr;
-    uint32_t first_cell = 0;
-    bool prompt = false;                      // else decode
-    std::span<const Checkpoint> checkpoints;  // to be taken of states on the way, in order
+    const gpu::DecodePlace* decode = nullptr;  // in device memory; null: a prompt
+    std::byte* kv = nullptr;                   // of a prompt
+    uint32_t first_cell = 0;                   // of a prompt
+    std::span<const Checkpoint> checkpoints{};
 };
 // The first half of a layer: x += attention or delta net of norm(x).
 void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const MixPlace& place);

@@ -119,6 +119,7 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
     const auto rows = static_cast<uint32_t>(tokens.size());
     const PassBuffers at = run.buffers(loan.base, loan.layout.pass, rows);
     ExpertPass experts(run, loan, rows);
+    kernels.set_prompt_scratch(loan.base + loan.layout.scratch, loan.layout.scratch_bytes);
 
     run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
     kernels.embed(model.embedding, at.tokens, rows, at.x);
@@ -126,7 +127,7 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
 
-        mix(run, n, at, {kv_base, place.first_cell, true, place.checkpoints});
+        mix(run, n, at, {nullptr, kv_base, place.first_cell, place.checkpoints});
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
         kernels.route(moe.routing, moe.router, at.norm.values, at.routes);

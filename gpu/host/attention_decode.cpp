@@ -209,8 +209,11 @@ void attend_split(const DecodeBlock& block, const KvView& kv, uint32_t kv_head, 
 }  // namespace
 
 // Work: 4 heads head_dim operations a token and cell. Bytes: K and V once per kDecodeHeads heads.
-void HostKernels::attention_decode(const AttentionShape& shape, const float* q, uint32_t first_cell,
-                                   const KvView& kv, const Activations& out) {
+void HostKernels::attention_decode(const AttentionShape& shape, const float* q, const KvView& view,
+                                   const Activations& out) {
+    KvView kv = view;
+    kv.base = view.place->kv + view.offset;
+    const uint32_t first_cell = view.place->first_cell;
     const uint32_t group = shape.heads / shape.kv_heads, dim = shape.head_dim;
     const uint32_t width = padded_dim(dim);
     const uint32_t head_parts = (group + kDecodeHeads - 1) / kDecodeHeads;

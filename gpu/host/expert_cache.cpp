@@ -85,7 +85,8 @@ void HostKernels::note_routes(const ExpertCacheView& cache, const Routes& routes
 
 // Bytes: each missed expert once, unless it is read in place.
 void HostKernels::fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
-                                uint32_t tick) {
+                                const DecodePlace* place) {
+    const uint32_t tick = place->tick;
     const uint32_t total = routes.rows * used;
     for (uint32_t e = 0; e < cache.experts; ++e) cache.heat[e] *= kHeatDecay;
     for (uint32_t r = 0; r < total; ++r) {

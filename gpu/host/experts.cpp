@@ -59,7 +59,8 @@ void silu_multiply(const float* gate, const float* up, uint32_t rows, uint32_t c
 // of its routes; then, after a barrier, 32 rows of its down matrix.
 void HostKernels::expert_ffn(const ExpertShape& shape, const ExpertEntry* entries,
                              std::span<const int32_t> list, const Routes& routes,
-                             const Activations& x, const Activations& hidden, float* out) {
+                             const Activations& x, const Activations& hidden, void* outputs) {
+    auto* const out = static_cast<float*>(outputs);
     const uint32_t inner_tasks = (shape.ffn + kGroup - 1) / kGroup;
     const uint32_t down_tasks = (shape.hidden + kGroup - 1) / kGroup;
     const size_t x_bytes = x.codes ? code_bytes(x.cols) : 0;

@@ -25,6 +25,13 @@ class HostKernels : public Kernels {
     ~HostKernels() override;
 
     size_t code_bytes(uint32_t cols) const override;
+    size_t expert_out_bytes() const override { return sizeof(float); }
+    bool keeps_hidden_values() const override { return true; }
+    size_t prompt_scratch_bytes(const AttentionShape&, uint32_t, uint32_t,
+                                uint32_t) const override {
+        return 0;  // workers have buffers of their own
+    }
+    void set_prompt_scratch(std::byte*, size_t) override {}
     size_t scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const override;
     void set_scratch(std::byte* scratch, size_t bytes) override;
 
@@ -37,8 +44,8 @@ class HostKernels : public Kernels {
                     const KvView& kv) override;
     void attention_prompt(const AttentionShape& shape, const float* q, uint32_t first_cell,
                           const KvView& kv, const Activations& out) override;
-    void attention_decode(const AttentionShape& shape, const float* q, uint32_t first_cell,
-                          const KvView& kv, const Activations& out) override;
+    void attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
+                          const Activations& out) override;
     void take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
                       float* q) override;
     void gate_heads(const AttentionShape& shape, const float* pairs,
@@ -60,15 +67,15 @@ class HostKernels : public Kernels {
                const Routes& routes) override;
     void expert_ffn(const ExpertShape& shape, const ExpertEntry* entries,
                     std::span<const int32_t> list, const Routes& routes, const Activations& x,
-                    const Activations& hidden, float* out) override;
-    void combine(const Routes& routes, uint32_t used, uint32_t hidden, const float* out,
+                    const Activations& hidden, void* out) override;
+    void combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
                  float* x) override;
     void gather_routed(const ExpertCacheView& cache, std::span<const int32_t> list,
                        const Routes& routes, const ExpertEntry* to) override;
     void note_routes(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                      uint32_t first_row, uint32_t tick) override;
     void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
-                       uint32_t tick) override;
+                       const DecodePlace* place) override;
     void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override;
 
   private:

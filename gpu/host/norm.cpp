@@ -72,8 +72,9 @@ void HostKernels::rms_norm(const float* x, const float* weight, float eps, const
 }
 
 // Work: 2 used operations a value. Bytes: 4 used read, 8 for x.
-void HostKernels::combine(const Routes& routes, uint32_t used, uint32_t hidden, const float* out,
+void HostKernels::combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* outputs,
                           float* x) {
+    const auto* const out = static_cast<const float*>(outputs);
     for_rows(routes.rows, size_t{used} * hidden, [&](uint32_t row) {
         for (uint32_t rank = 0; rank < used; ++rank) {
             const size_t route = size_t{row} * used + rank;

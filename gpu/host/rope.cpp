@@ -76,7 +76,12 @@ std::span<const double> HostKernels::rope_turns(const AttentionShape& shape) {
 // Work: 10 operations a value. Bytes: 4 read and 4 (q), 0.6 to 4 (k, v) written.
 void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
                              uint32_t first_cell, uint32_t n, float* q, const float* k,
-                             const float* v, const KvView& kv) {
+                             const float* v, const KvView& view) {
+    KvView kv = view;
+    if (view.place) {
+        kv.base = view.place->kv + view.offset;
+        first_cell = view.place->first_cell;
+    }
     const size_t pairs = shape.rope_dims / 2, padded = (pairs + 15) / 16 * 16;
     const std::span<const double> turns = rope_turns(shape);
     require_scratch(shape.head_dim, 0);

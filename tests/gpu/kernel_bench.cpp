@@ -143,7 +143,7 @@ struct Model {
             }
             KvView& kv = layer.kv;
             const KvParts parts = kv_parts(KvFormat::f16, kKvHeads, kDim);
-            kv = {nullptr, parts.bytes, parts.k, parts.v};
+            kv = {nullptr, parts.bytes, parts.k, parts.v, nullptr, 0};
             layer.cells.resize((cells + kStepCells) / kStepCells * kv.step_bytes + kv.step_bytes);
             kv.base = layer.cells.data();
         }
@@ -197,8 +197,8 @@ void forward(host::HostKernels& kernels, Model& model, Buffers& b, uint32_t firs
             kernels.attention_prompt(model.attention, b.q.data(), first_cell, layer.kv,
                                      b.attended.view);
         else
-            kernels.attention_decode(model.attention, b.q.data(), first_cell, layer.kv,
-                                     b.attended.view);
+            attend_decode(kernels, model.attention, b.q.data(), first_cell, layer.kv,
+                          b.attended.view);
         const Matmul o{layer.o->weight, b.x.data(), true};
         kernels.matmul({&o, 1}, b.attended.view);
         kernels.rms_norm(b.x.data(), model.norm.data(), 1e-6f, b.normed.view);
@@ -236,7 +236,7 @@ void attention_rows(Bench& bench, const AttentionShape& shape, KvFormat format, 
     bench.hand_scratch(shape, kCells + kRows);
     const KvParts parts = kv_parts(format, shape.kv_heads, shape.head_dim);
     std::vector<std::byte> cells((kCells / kStepCells + 1) * parts.bytes);
-    const KvView kv{cells.data(), parts.bytes, parts.k, parts.v};
+    const KvView kv{cells.data(), parts.bytes, parts.k, parts.v, nullptr, 0};
     std::vector<float> q(size_t{kRows} * width), values(size_t{kRows} * kv_width);
     Rows out(kernels, kRows, width, Arithmetic::fast);
     const auto store = [&](uint32_t first, uint32_t n) {
@@ -260,7 +260,7 @@ void attention_rows(Bench& bench, const AttentionShape& shape, KvFormat format, 
             static_cast<double>(longest) * static_cast<double>(parts.bytes) / kStepCells;
         to.rows = 1;
         bench.row("attention decode " + at, 4 * pairs, bytes,
-                  [&] { kernels.attention_decode(shape, q.data(), longest - 1, kv, to); });
+                  [&] { attend_decode(kernels, shape, q.data(), longest - 1, kv, to); });
         to.rows = kRows;
         bench.row("attention prompt " + at, 4 * kRows * pairs,
                   bytes * kRows * shape.heads / shape.kv_heads / 64,

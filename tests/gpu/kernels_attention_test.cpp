@@ -19,7 +19,7 @@ struct Cells {
     AttentionShape shape;
     Cells(const AttentionShape& attention, KvFormat format, uint32_t count) : shape(attention) {
         const KvParts parts = kv_parts(format, shape.kv_heads, shape.head_dim);
-        view = {nullptr, 2 * parts.bytes, parts.k, parts.v};
+        view = {nullptr, 2 * parts.bytes, parts.k, parts.v, nullptr, 0};
         memory.assign((count + kStepCells - 1) / kStepCells * view.step_bytes, std::byte{0xff});
         view.base = memory.data() + parts.bytes;
     }
@@ -113,7 +113,7 @@ std::vector<float> attend(const Tokens& tokens, Cells& cells, uint32_t prompt, u
         if (reading)
             kernels.attention_prompt(shape, here, i, cells.view, to);
         else
-            kernels.attention_decode(shape, here, i, cells.view, to);
+            attend_decode(kernels, shape, here, i, cells.view, to);
         i += count;
     }
     if (rotated) *rotated = q;

@@ -280,7 +280,8 @@ struct Cache {
         routes.expert = picks;
         routes.view.expert = routes.expert.data();
         for (const int32_t e : picks) ++routes.count[e];
-        kernels.fetch_experts(view, routes.view, static_cast<uint32_t>(picks.size()), tick);
+        const DecodePlace place{nullptr, 0, tick};
+        kernels.fetch_experts(view, routes.view, static_cast<uint32_t>(picks.size()), &place);
         for (const int32_t e : picks) EXPECT_TRUE(readable(e)) << e;
         EXPECT_TRUE(consistent());
     }

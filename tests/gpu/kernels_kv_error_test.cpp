@@ -58,7 +58,7 @@ struct Inputs {
         kernels.set_scratch(static_cast<std::byte*>(aligned), space);
         const KvParts parts = kv_parts(k_codes, v_codes, 1, shape.head_dim);
         std::vector<std::byte> cells(parts.bytes);
-        const KvView kv{cells.data(), parts.bytes, parts.k, parts.v};
+        const KvView kv{cells.data(), parts.bytes, parts.k, parts.v, nullptr, 0};
         std::vector<float> turned = q;
         kernels.rope_store(shape, nullptr, nullptr, 0, kCells, turned.data(), k.data(), v.data(),
                            kv);

@@ -152,4 +152,12 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// Calls the decode attention for tokens at first_cell.. of `kv`.
+inline void attend_decode(Kernels& kernels, const AttentionShape& shape, const float* q,
+                          uint32_t first_cell, KvView kv, const Activations& out) {
+    const DecodePlace place{kv.base, first_cell, 0};
+    kv.place = &place;
+    kernels.attention_decode(shape, q, kv, out);
+}
+
 }  // namespace granary::gpu::test

@@ -48,6 +48,10 @@ struct DeviceFacts {
     uint64_t code_bytes_delta = 0, code_bytes_shared = 0;
     // On the host the base is one part for each of `threads`; 0: it does not depend on them.
     uint64_t scratch_base = 0, scratch_per_cut = 0;
+    // Scratch of prompt operations, in the loan: a constant and more for each row.
+    uint64_t prompt_scratch_base = 0, prompt_scratch_per_row = 0;
+    uint64_t expert_out_bytes = 4;    // of one value that an expert puts out
+    uint64_t hidden_value_bytes = 4;  // of one value between an expert's matrices; 0: codes only
     uint32_t threads = 0, threads_unless_told = 0;
     // What `kv` auto stands for, where that is no choice: f32 in f32 arithmetic.
     std::optional<gpu::KvFormat> auto_kv;
@@ -68,7 +72,7 @@ struct Plan {
     uint32_t chunk_at_max = 0;  // of the last chunk of a prompt that fills the context
     uint32_t stream_min = 0;    // chunk from which all experts stream; UINT32_MAX: never
     gpu::KvFormat kv_format = gpu::KvFormat::f16;
-    uint32_t cpu_share = 0;       // percent of a staged chunk's missed experts
+    uint32_t cpu_share = 0;  // percent of a staged chunk's missed experts
     uint64_t granule_bytes = 0;
     uint64_t budget_bytes = 0;  // whole granules
     // Granules. fixed + workspace + state + expert_range = budget_bytes / granule_bytes: K/V and

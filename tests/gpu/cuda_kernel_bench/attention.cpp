@@ -34,7 +34,7 @@ class Cells {
         host_ = random_halves(own * step_ * 2, 1, 11);
         const KvParts parts = kv_parts(KvFormat::f16, shape.kv_heads, shape.dim);
         view_ = {bench.allocate<std::byte>(steps_ * parts.bytes * 2) + parts.bytes, parts.bytes * 2,
-                 parts.k, parts.v};
+                 parts.k, parts.v, nullptr, 0};
         for (size_t i = 0; i < steps_; ++i)
             bench.device().copy(StreamId::compute, view_.base + i * view_.step_bytes,
                                 host_.data() + i % own * step_ * 2, parts.bytes);
