@@ -135,4 +135,13 @@ Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& option
 // What such a device would say of itself, without making one: for plans.
 Result<DeviceInfo> host_device_info(const HostDeviceOptions& options);
 
+// A card of NVIDIA's, by the driver's number.
+struct CudaDeviceOptions {
+    int ordinal = 0;
+    size_t granule_bytes = 0;  // 0: what the driver recommends, 2 MiB at least
+};
+// Errors: unsupported, with the reason, where this build has no CUDA kernels, the machine no driver
+// that runs them, or the card cannot map memory; else the driver's.
+Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& options);
+
 }  // namespace granary::gpu

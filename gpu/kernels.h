@@ -124,7 +124,8 @@ class Kernels {
     // Bytes of one row's codes for `cols` activations; a multiple of 64.
     virtual size_t code_bytes(uint32_t cols) const = 0;
 
-    // What an expert puts out, a value: f32, or f16 where a backend keeps it so until `combine`.
+    // What an expert puts out, a value, in fast arithmetic: f32, or f16 where a backend keeps it so
+    // until `combine`. In f32 arithmetic it is f32.
     virtual size_t expert_out_bytes() const = 0;
     // Whether fast arithmetic uses the f32 values between an expert's matrices (hidden.values)
     // beside their codes.

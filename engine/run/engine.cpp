@@ -39,8 +39,9 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     };
     facts.prompt_scratch_per_row = prompt_scratch(2) - prompt_scratch(1);
     facts.prompt_scratch_base = prompt_scratch(1) - facts.prompt_scratch_per_row;
-    facts.expert_out_bytes = kernels.expert_out_bytes();
-    const bool values = arithmetic == gpu::Arithmetic::f32 || kernels.keeps_hidden_values();
+    const bool f32 = arithmetic == gpu::Arithmetic::f32;
+    facts.expert_out_bytes = f32 ? sizeof(float) : kernels.expert_out_bytes();
+    const bool values = f32 || kernels.keeps_hidden_values();
     facts.hidden_value_bytes = values ? sizeof(float) : 0;
     facts.threads = device.info().threads;
     const auto machine = gpu::host_device_info({});

@@ -52,6 +52,7 @@ Result<void> GpuMemory::initialise(std::shared_ptr<const Driver> driver, const O
                         format_bytes(recommended) + " is needed");
     info_.id = (driver->api() == Api::cuda ? "cuda:" : "hip:") + std::to_string(facts->ordinal);
     info_.name = facts->name;
+    facts_ = *facts;
     info_.face = Face::card;
 
     auto context = SharedContext::create(std::move(driver), options.device);

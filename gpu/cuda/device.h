@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "gpu/cuda/context.h"
 #include "gpu/cuda/memory.h"
@@ -51,9 +52,12 @@ class GpuMemory : public virtual DeviceMemory {
     void wait(StreamId stream, gpu::Event event) override;
     Result<void> synchronize(StreamId stream) override;
 
-    // For those who queue kernels. The context is current on the calling thread afterwards.
+    // For those who queue kernels.
     const SharedContext& context() const { return *context_; }
+    const DeviceFacts& facts() const { return facts_; }
     Stream stream(StreamId id) const { return streams_->stream(id); }
+    // What could not be queued is the next synchronize's error.
+    void note(Status status, std::string_view function) { streams_->note(status, function); }
     // Free and total bytes of the device's memory, as the driver says now.
     Result<std::pair<uint64_t, uint64_t>> memory_now();
 
@@ -75,6 +79,7 @@ class GpuMemory : public virtual DeviceMemory {
     std::unique_ptr<Memory> memory_;
     std::unique_ptr<Streams> streams_;
     DeviceInfo info_;
+    DeviceFacts facts_;
     std::optional<Error> lost_;
     uint64_t driver_allocations_ = 0;
 };

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "gpu/cuda/device.h"
+#include "gpu/cuda/device_code.h"
+#include "gpu/cuda/kernels.h"
+#include "gpu/cuda/requirements.h"
+
+namespace granary::gpu {
+namespace cuda {
+namespace {
+
+// While an operation has no kernels yet, there is no set of them.
+template <class K>
+Result<std::unique_ptr<Kernels>> kernels_of(GpuMemory& device) {
+    if constexpr (std::is_abstract_v<K>)
+        return fail(ErrorKind::unsupported, "This version has no CUDA kernels", device.info().name);
+    else
+        return load_kernels<K>(device).map(
+            [](std::unique_ptr<K>&& kernels) -> std::unique_ptr<Kernels> {
+                return std::move(kernels);
+            });
+}
+
+class CudaDevice final : public GpuMemory, public Device {
+  public:
+    static Result<std::unique_ptr<Device>> open(std::shared_ptr<const Driver> driver,
+                                                const Options& options) {
+        std::unique_ptr<CudaDevice> device(new CudaDevice);
+        if (auto r = device->initialise(std::move(driver), options); !r)
+            return tl::unexpected(r.error());
+        auto kernels = kernels_of<CudaKernels>(*device);
+        if (!kernels) return tl::unexpected(kernels.error());
+        device->kernels_ = std::move(*kernels);
+        return device;
+    }
+    ~CudaDevice() override {
+        // Modules are unloaded from the current context; a lost one is no concern of theirs.
+        if (kernels_) (void)context().make_current();
+    }
+
+    Kernels& kernels() override { return *kernels_; }
+
+  private:
+    CudaDevice() = default;
+    std::unique_ptr<Kernels> kernels_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& options) {
+    if (cuda::device_code_version() == 0)
+        return fail(ErrorKind::unsupported, "This build has no CUDA kernels",
+                    "no nvcc was there when it was built", "Use a build that has them");
+    auto driver = cuda::open_driver();
+    if (!driver) return tl::unexpected(driver.error());
+    const std::string reason =
+        cuda::too_old((*driver)->version(), cuda::device_code_version(), cuda::installed_driver());
+    if (!reason.empty())
+        return fail(ErrorKind::unsupported, "NVIDIA's driver is too old", reason,
+                    "Update the driver");
+    return cuda::CudaDevice::open(std::move(*driver), {options.ordinal, options.granule_bytes});
+}
+
+}  // namespace granary::gpu

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "gpu/cuda/kernels.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "gpu/cuda/device_code.h"
+
+namespace granary::gpu::cuda {
+
+Result<void> CudaKernels::load() {
+    return {};
+}
+
+Result<void> CudaKernels::find(std::string_view file, std::initializer_list<Wanted> wanted) {
+    auto known = modules_.find(file);
+    if (known == modules_.end()) {
+        const std::span<const std::byte> code = device_code(file);
+        if (code.empty())
+            return fail(ErrorKind::unsupported, "This build has no CUDA kernels",
+                        std::string(file) + " is missing");
+        auto module = Module::load(device_.context().shared_driver(), code);
+        if (!module) return tl::unexpected(module.error());
+        known = modules_.emplace(file, std::move(*module)).first;
+    }
+    for (const Wanted& kernel : wanted) {
+        const auto function = known->second->function(kernel.name);
+        if (!function) return tl::unexpected(function.error());
+        *kernel.function = *function;
+    }
+    return {};
+}
+
+Result<void> CudaKernels::find_optional(std::string_view file,
+                                        std::initializer_list<Wanted> wanted) {
+    if (auto loaded = find(file, {}); !loaded) return loaded;
+    for (const Wanted& kernel : wanted) {
+        const auto function = modules_.find(file)->second->function(kernel.name);
+        if (function) *kernel.function = *function;
+    }
+    return {};
+}
+
+std::byte* CudaKernels::Scratch::require(size_t wanted) const {
+    if (wanted > bytes) {
+        std::fprintf(stderr, "the kernels need %zu bytes of scratch, were handed %zu\n", wanted,
+                     bytes);
+        std::abort();
+    }
+    return data;
+}
+
+// One operation at a time uses it: the most that any of them needs.
+size_t CudaKernels::scratch_bytes(const AttentionShape&, uint32_t) const {
+    return 0;
+}
+
+void CudaKernels::set_scratch(std::byte* scratch, size_t bytes) {
+    scratch_ = {scratch, bytes};
+}
+
+size_t CudaKernels::prompt_scratch_bytes(const AttentionShape&, uint32_t, uint32_t,
+                                         uint32_t) const {
+    return 0;
+}
+
+void CudaKernels::set_prompt_scratch(std::byte* scratch, size_t bytes) {
+    prompt_scratch_ = {scratch, bytes};
+}
+
+}  // namespace granary::gpu::cuda

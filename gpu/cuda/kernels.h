@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The operations of gpu/kernels.h on a GPU. Every module is loaded and every function found when
+// the set is made; afterwards an operation only queues launches on the compute stream, with grids
+// that depend on nothing but shapes.
+//
+// Fast arithmetic: an activation's codes are f16 "ordered rows" (ordered_rows.h). The kernels know
+// the arithmetic by whether codes are there.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpu/cuda/device.h"
+#include "gpu/cuda/module.h"
+#include "gpu/kernels.h"
+
+namespace granary::gpu::cuda {
+
+class CudaKernels : public Kernels {
+  public:
+    // Queues on the device's compute stream; lives no longer than the device.
+    explicit CudaKernels(GpuMemory& device) : device_(device) {}
+    // Loads all modules, with the device's context current. Errors: unsupported where this build
+    // has no code for the device, else the driver's.
+    Result<void> load();
+
+    size_t code_bytes(uint32_t cols) const override { return (size_t{cols} * 2 + 63) / 64 * 64; }
+    size_t expert_out_bytes() const override { return sizeof(uint16_t); }
+    bool keeps_hidden_values() const override { return false; }
+    size_t scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const override;
+    void set_scratch(std::byte* scratch, size_t bytes) override;
+    size_t prompt_scratch_bytes(const AttentionShape& shape, uint32_t experts, uint32_t used,
+                                uint32_t rows) const override;
+    void set_prompt_scratch(std::byte* scratch, size_t bytes) override;
+
+    // ---- rows of values
+    void embed(const Weight& table, const int32_t* tokens, uint32_t n, float* x) override = 0;
+    void rms_norm(const float* x, const float* weight, float eps,
+                  const Activations& out) override = 0;
+    void quantise(const Activations& a) override = 0;
+    void combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
+                 float* x) override = 0;
+    void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override = 0;
+
+    // ---- matrices
+    void matmul(std::span<const Matmul> jobs, const Activations& in) override = 0;
+    void expert_ffn(const ExpertShape& shape, const ExpertEntry* entries,
+                    std::span<const int32_t> list, const Routes& routes, const Activations& x,
+                    const Activations& hidden, void* out) override = 0;
+
+    // ---- attention
+    void rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
+                    uint32_t first_cell, uint32_t n, float* q, const float* k, const float* v,
+                    const KvView& kv) override = 0;
+    void attention_prompt(const AttentionShape& shape, const float* q, uint32_t first_cell,
+                          const KvView& kv, const Activations& out) override = 0;
+    void attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
+                          const Activations& out) override = 0;
+    void take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
+                      float* q) override = 0;
+    void gate_heads(const AttentionShape& shape, const float* pairs,
+                    const Activations& out) override = 0;
+
+    // ---- delta nets
+    void causal_conv(const DeltaShape& shape, const float* kernel, const float* x, uint32_t n,
+                     float* tail, float* out) override = 0;
+    void delta_gates(const DeltaShape& shape, const float* dt, const float* a, uint32_t n,
+                     float* alpha, float* beta) override = 0;
+    void delta_net_prompt(const DeltaShape& shape, const float* x, const float* alpha,
+                          const float* beta, uint32_t first_cell, uint32_t n, float* state,
+                          float* out) override = 0;
+    void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
+                          const float* beta, uint32_t n, float* state, float* out) override = 0;
+    void gated_norm(const float* x, const float* weight, float eps, uint32_t dim, const float* gate,
+                    const Activations& out) override = 0;
+
+    // ---- routes and the expert cache
+    void route(const RouterShape& shape, const Weight& router, const float* x,
+               const Routes& routes) override = 0;
+    void route_shared(const float* gate, const float* x, uint32_t hidden,
+                      const Routes& routes) override = 0;
+    void gather_routed(const ExpertCacheView& cache, std::span<const int32_t> list,
+                       const Routes& routes, const ExpertEntry* to) override = 0;
+    void note_routes(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
+                     uint32_t first_row, uint32_t tick) override = 0;
+    void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
+                       const DecodePlace* place) override = 0;
+
+  private:
+    static constexpr uint32_t kDecodeRows = 8;  // at most, of a decode step
+
+    struct Wanted {
+        const char* name;  // of a kernel
+        Function* function;
+    };
+    // Finds kernels of FILE.cu; its module is loaded once.
+    Result<void> find(std::string_view file, std::initializer_list<Wanted> wanted);
+    // The same where this GPU may have no such code: what is missing stays null.
+    Result<void> find_optional(std::string_view file, std::initializer_list<Wanted> wanted);
+
+    // Queues a launch; an error is the next synchronize's. The arguments' types must be the
+    // kernel's own.
+    template <class... Args>
+    void queue(Function function, Size3 grid, Size3 block, unsigned shared_bytes, Args... args) {
+        const SharedContext& context = device_.context();
+        Status status = context.make_current();
+        if (status == 0)
+            status = launch(context.driver(), function, grid, block, shared_bytes,
+                            device_.stream(StreamId::compute), args...);
+        device_.note(status, context.driver().launch.name());
+    }
+
+    // A place for what passes between the launches of one operation; the next one reuses it.
+    struct Scratch {
+        std::byte* data = nullptr;
+        size_t bytes = 0;
+        // Ends the program where there is too little: a fault of this program.
+        std::byte* require(size_t wanted) const;
+    };
+
+    GpuMemory& device_;
+    std::map<std::string, std::unique_ptr<Module>, std::less<>> modules_;
+    Scratch scratch_;         // decode and whatever has at most kDecodeRows rows
+    Scratch prompt_scratch_;  // more rows
+    // Whether the last expert_ffn put out f32 values (codes null) or f16, for combine.
+    bool expert_out_f32_ = false;
+};
+
+// Makes and loads a set K of kernels, CudaKernels or what a test makes of it.
+template <class K>
+Result<std::unique_ptr<K>> load_kernels(GpuMemory& device) {
+    auto kernels = std::make_unique<K>(device);
+    if (auto loaded = kernels->load(); !loaded) return tl::unexpected(loaded.error());
+    return kernels;
+}
+
+}  // namespace granary::gpu::cuda

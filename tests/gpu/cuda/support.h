@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What the parity tests share: a GPU with its kernels, the host's as oracle, and arrays in device
+// memory. Without a GPU, or without kernels for it, every test is skipped with the reason.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpu/cuda/driver.h"
+#include "gpu/cuda/kernels.h"
+#include "gpu/cuda/ordered_rows.h"
+#include "gpu/device.h"
+#include "gpu/host/half.h"
+#include "tests/gpu/kernels_support.h"
+
+namespace granary::gpu::cuda::test {
+
+using namespace granary::gpu::test;
+
+// CudaKernels with the operations that have no kernels yet, which no test may call.
+class TestedKernels final : public CudaKernels {
+  public:
+    using CudaKernels::CudaKernels;
+    void embed(const Weight&, const int32_t*, uint32_t, float*) override { std::abort(); }
+    void rms_norm(const float*, const float*, float, const Activations&) override { std::abort(); }
+    void quantise(const Activations&) override { std::abort(); }
+    void combine(const Routes&, uint32_t, uint32_t, const void*, float*) override { std::abort(); }
+    void argmax(const float*, uint32_t, uint32_t, int32_t*) override { std::abort(); }
+    void matmul(std::span<const Matmul>, const Activations&) override { std::abort(); }
+    void expert_ffn(const ExpertShape&, const ExpertEntry*, std::span<const int32_t>, const Routes&,
+                    const Activations&, const Activations&, void*) override {
+        std::abort();
+    }
+    void rope_store(const AttentionShape&, const float*, const float*, uint32_t, uint32_t, float*,
+                    const float*, const float*, const KvView&) override {
+        std::abort();
+    }
+    void attention_prompt(const AttentionShape&, const float*, uint32_t, const KvView&,
+                          const Activations&) override {
+        std::abort();
+    }
+    void attention_decode(const AttentionShape&, const float*, const KvView&,
+                          const Activations&) override {
+        std::abort();
+    }
+    void take_queries(const AttentionShape&, const float*, uint32_t, float*) override {
+        std::abort();
+    }
+    void gate_heads(const AttentionShape&, const float*, const Activations&) override {
+        std::abort();
+    }
+    void causal_conv(const DeltaShape&, const float*, const float*, uint32_t, float*,
+                     float*) override {
+        std::abort();
+    }
+    void delta_gates(const DeltaShape&, const float*, const float*, uint32_t, float*,
+                     float*) override {
+        std::abort();
+    }
+    void delta_net_prompt(const DeltaShape&, const float*, const float*, const float*, uint32_t,
+                          uint32_t, float*, float*) override {
+        std::abort();
+    }
+    void delta_net_decode(const DeltaShape&, const float*, const float*, const float*, uint32_t,
+                          float*, float*) override {
+        std::abort();
+    }
+    void gated_norm(const float*, const float*, float, uint32_t, const float*,
+                    const Activations&) override {
+        std::abort();
+    }
+    void route(const RouterShape&, const Weight&, const float*, const Routes&) override {
+        std::abort();
+    }
+    void route_shared(const float*, const float*, uint32_t, const Routes&) override {
+        std::abort();
+    }
+    void gather_routed(const ExpertCacheView&, std::span<const int32_t>, const Routes&,
+                       const ExpertEntry*) override {
+        std::abort();
+    }
+    void note_routes(const ExpertCacheView&, const Routes&, uint32_t, uint32_t, uint32_t) override {
+        std::abort();
+    }
+    void fetch_experts(const ExpertCacheView&, const Routes&, uint32_t,
+                       const DecodePlace*) override {
+        std::abort();
+    }
+};
+
+// A GPU of the machine, number 0, and the memory that tests use; made once for the program.
+class Gpu {
+  public:
+    // Null where there is none; `reason` says why then.
+    static Gpu* get(std::string* reason);
+
+    GpuMemory& device() { return *device_; }
+    CudaKernels& kernels() { return *kernels_; }
+    Kernels& host() { return host_->kernels(); }
+    // Until the next reset; a multiple of 256 bytes, filled with 0xff (NaN, -1). Ends the program
+    // where there is no more.
+    std::byte* allocate(size_t bytes);
+    void reset() { used_ = 0; }
+    // What was queued has run. Errors are the test's failures.
+    void synchronize();
+
+  private:
+    Result<void> open();
+
+    std::unique_ptr<GpuMemory> device_;
+    std::unique_ptr<TestedKernels> kernels_;
+    std::unique_ptr<Device> host_;
+    HostBuffer host_scratch_;
+    RangeId range_ = 0;
+    size_t used_ = 0, mapped_ = 0;
+    std::byte* scratch_[2] = {};
+};
+
+// `count` values in device memory, poisoned unless they are given.
+template <class T>
+class Array {
+  public:
+    Array(Gpu& gpu, size_t count)
+        : gpu_(gpu), count_(count), data_(reinterpret_cast<T*>(gpu.allocate(count * sizeof(T)))) {}
+    Array(Gpu& gpu, std::span<const T> values) : Array(gpu, values.size()) { put(values); }
+    Array(Gpu& gpu, const std::vector<T>& values) : Array(gpu, std::span<const T>(values)) {}
+
+    T* data() const { return data_; }
+    operator T*() const { return data_; }
+    size_t size() const { return count_; }
+    void put(std::span<const T> values) {
+        gpu_.device().copy(StreamId::compute, data_, values.data(), values.size_bytes());
+    }
+    std::vector<T> get() const {
+        std::vector<T> values(count_);
+        gpu_.device().copy(StreamId::compute, values.data(), data_, count_ * sizeof(T));
+        gpu_.synchronize();
+        return values;
+    }
+
+  private:
+    Gpu& gpu_;
+    size_t count_;
+    T* data_;
+};
+
+// Page-locked host memory with these bytes.
+HostBuffer locked(Gpu& gpu, std::span<const std::byte> bytes);
+
+// Rows of f16 codes in the order of columns, as f32; `rows` rows of code_bytes(cols).
+std::vector<float> from_ordered(const std::vector<std::byte>& codes, uint32_t rows, uint32_t cols);
+// The inverse; what fills up a row is 0.
+std::vector<std::byte> to_ordered(const std::vector<float>& values, uint32_t rows, uint32_t cols);
+
+class CudaTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        std::string reason;
+        gpu_ = Gpu::get(&reason);
+        if (!gpu_) GTEST_SKIP() << reason;
+        gpu_->reset();
+    }
+    void TearDown() override {
+        if (gpu_) gpu_->synchronize();
+    }
+    Gpu& gpu() { return *gpu_; }
+    CudaKernels& kernels() { return gpu_->kernels(); }
+    Kernels& host() { return gpu_->host(); }
+
+  private:
+    Gpu* gpu_ = nullptr;
+};
+
+}  // namespace granary::gpu::cuda::test
