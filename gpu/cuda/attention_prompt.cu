@@ -27,35 +27,25 @@ struct Attender {
     static constexpr uint32_t kRows = 64 * kTiles;
     static constexpr uint32_t kPieces = kDim / 8;  // 16 bytes each, of a row
 
-    const AttentionPrompt& job;
+    const QueryTile<kRows>& queries;
     Shared<kDim, kTiles>& shared;
-    const uint32_t tile;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const uint32_t g = lane / 4, t = lane % 4;
-    const uint32_t group = job.heads / job.kv_heads, rows = job.n * group;
     SoftmaxRows softmax[kTiles] = {};
-    float out[kTiles][kDim / 2];
+    float out[kTiles][kDim / 2] = {};
 
-    // A query row of this K/V head among all (token, head).
-    __device__ size_t place_of(uint32_t row) const {
-        row = min(row, rows - 1);
-        return size_t{row / group} * job.heads + blockIdx.y * group + row % group;
-    }
-    __device__ uint32_t cell_of(uint32_t row) const {
-        return job.first_cell + min(row, rows - 1) / group;
-    }
     // This thread's rows in tile m of its warp.
     __device__ uint32_t row_of(uint32_t m, uint32_t half) const {
-        return tile * kRows + (warp * kTiles + m) * 16 + g + 8 * half;
+        return (warp * kTiles + m) * 16 + lane / 4 + 8 * half;
     }
 
     __device__ void load_queries() {
+#pragma unroll 8
         for (uint32_t i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
             const uint32_t row = i / kPieces, piece = i % kPieces;
             const auto* from = reinterpret_cast<const float4*>(
-                job.q + place_of(tile * kRows + row) * kDim + piece * 8);
+                queries.job.q + queries.place(row) * kDim + piece * 8);
             const float4 a = from[0], b = from[1];
-            const float s = job.scale;
+            const float s = queries.job.scale;
             *reinterpret_cast<uint4*>(shared.q[piece / 8] + swizzled(row, piece % 8)) =
                 make_uint4(pack_half2(a.x * s, a.y * s), pack_half2(a.z * s, a.w * s),
                            pack_half2(b.x * s, b.y * s), pack_half2(b.z * s, b.w * s));
@@ -65,8 +55,9 @@ struct Attender {
     // Begins the copy of a tile of K or V.
     __device__ void bring(std::byte (&to)[kDim / 64][kCells * 128], const KvPart& part,
                           uint32_t cell) {
-        if (cell < job.end) {
-            const std::byte* from = job.kv.base + size_t{cell / kStepCells} * job.kv.step_bytes +
+        if (cell < queries.end) {
+            const KvView& kv = queries.job.kv;
+            const std::byte* from = kv.base + size_t{cell / kStepCells} * kv.step_bytes +
                                     part.code_offset + size_t{cell % kStepCells} * part.code_row +
                                     blockIdx.y * kDim * 2;
             for (uint32_t i = threadIdx.x; i < kCells * kPieces; i += kThreads) {
@@ -79,25 +70,23 @@ struct Attender {
     }
 
     __device__ void run(uint32_t tiles) {
-        load_running();
-        bring(shared.k, job.kv.k, job.begin);
+        const KvView& kv = queries.job.kv;
+        bring(shared.k, kv.k, queries.begin);
         load_queries();
         for (uint32_t i = 0; i < tiles; ++i) {
-            const uint32_t cell = job.begin + i * kCells;
-            bring(shared.v, job.kv.v, cell);
+            const uint32_t cell = queries.begin + i * kCells;
+            bring(shared.v, kv.v, cell);
             copies_wait<1>();
             __syncthreads();
             float score[kTiles][kCells / 2] = {};
             scores(score);
             __syncthreads();
-            bring(shared.k, job.kv.k, cell + kCells);
+            bring(shared.k, kv.k, cell + kCells);
             uint32_t weight[kTiles][kCells / 16][4];
 #pragma unroll
             for (uint32_t m = 0; m < kTiles; ++m) {
-                const uint32_t last[2] = {min(cell_of(row_of(m, 0)), job.end - 1),
-                                          min(cell_of(row_of(m, 1)), job.end - 1)};
-                if (cell + kCells > min(cell_of(tile * kRows) + 1, job.end))
-                    mask(score[m], cell, last);
+                const uint32_t last[2] = {queries.cell(row_of(m, 0)), queries.cell(row_of(m, 1))};
+                if (cell + kCells > queries.cell(0) + 1) mask(score[m], cell, last);
                 float factor[2];
                 softmax[m].weigh(score[m], factor);
                 scale(out[m], factor);
@@ -109,7 +98,13 @@ struct Attender {
             __syncthreads();
         }
         copies_wait<0>();
-        store();
+#pragma unroll
+        for (uint32_t i = 0; i < 2 * kTiles; ++i) {
+            const uint32_t m = i / 2, half = i % 2;
+            queries.template store<kDim>(row_of(m, half), softmax[m].row[half], [&](uint32_t j) {
+                return make_float2(out[m][4 * j + 2 * half], out[m][4 * j + 2 * half + 1]);
+            });
+        }
     }
 
     // score = Q K^T
@@ -158,53 +153,14 @@ struct Attender {
     __device__ static float (&octet(float (&values)[kCount], uint32_t number))[4] {
         return *reinterpret_cast<float(*)[4]>(values + 4 * number);
     }
-
-    __device__ void load_running() {
-#pragma unroll
-        for (uint32_t i = 0; i < 2 * kTiles; ++i) {
-            const uint32_t m = i / 2, half = i % 2;
-            const size_t place = place_of(row_of(m, half));
-            if (!job.first) {
-                softmax[m].maximum[half] = job.running[place].maximum;
-                softmax[m].sum[half] = job.running[place].sum;
-            }
-            const float* from = job.out + place * kDim + t * 2;
-#pragma unroll
-            for (uint32_t j = 0; j < kDim / 8; ++j) {
-                const float2 value =
-                    job.first ? make_float2(0, 0) : *reinterpret_cast<const float2*>(from + j * 8);
-                out[m][4 * j + 2 * half] = value.x;
-                out[m][4 * j + 2 * half + 1] = value.y;
-            }
-        }
-    }
-    __device__ void store() const {
-#pragma unroll
-        for (uint32_t i = 0; i < 2 * kTiles; ++i) {
-            const uint32_t m = i / 2, half = i % 2;
-            if (row_of(m, half) >= rows) continue;
-            const size_t place = place_of(row_of(m, half));
-            if (!job.last && t == 0)
-                job.running[place] = {softmax[m].maximum[half], softmax[m].sum[half]};
-            const float factor = job.last ? __frcp_rn(softmax[m].sum[half]) : 1;
-            float* to = job.out + place * kDim + t * 2;
-#pragma unroll
-            for (uint32_t j = 0; j < kDim / 8; ++j)
-                *reinterpret_cast<float2*>(to + j * 8) = make_float2(
-                    out[m][4 * j + 2 * half] * factor, out[m][4 * j + 2 * half + 1] * factor);
-        }
-    }
 };
 
 template <uint32_t kDim, uint32_t kTiles>
 __device__ void attend(const AttentionPrompt& job) {
     extern __shared__ __align__(128) std::byte memory[];
-    const uint32_t tile = gridDim.x - 1 - blockIdx.x;  // the longest first
-    const uint32_t group = job.heads / job.kv_heads;
-    const uint32_t newest = min((tile + 1) * 64 * kTiles, job.n * group) - 1;
-    const uint32_t end = min(job.end, job.first_cell + newest / group + 1);
-    const uint32_t tiles = end > job.begin ? (end - job.begin + kCells - 1) / kCells : 0;
-    Attender<kDim, kTiles>{job, *reinterpret_cast<Shared<kDim, kTiles>*>(memory), tile}.run(tiles);
+    const QueryTile<64 * kTiles> queries{job};
+    Attender<kDim, kTiles>{queries, *reinterpret_cast<Shared<kDim, kTiles>*>(memory)}.run(
+        queries.tiles(kCells));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Arguments of the prompt attention kernels, as host and device see them.
 //
-// One launch folds the cells [begin, end) into running results: the maximum of a row's scores, the
-// sum of its weights, and the weighted sum of V, unscaled, in `out`. The first launch of a chunk
-// begins at cell 0, the last one divides. Where launches are cut does not change a bit, so they
-// are cut to keep each short.
+// Attention is cut at multiples of kAttentionCut cells. Each cut's result is computed by itself
+// and folded into the running one in order, so the bits do not depend on how cuts are spread over
+// launches, nor on whether they run one after the other (long chunks: each launch folds its cut) or
+// side by side (short chunks: a launch has a layer of blocks for each cut, attention_fold follows).
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,36 @@
 
 namespace granary::gpu::cuda {
 
-struct RunningRow {
+inline constexpr uint32_t kAttentionCut = 16384;
+
+// Of one row over some cells.
+struct SoftmaxRow {
     float maximum;  // of the scores, in units of ln 2
-    float sum;
+    float sum;      // of 2^(score - maximum)
+};
+// Rows and, for each, the sum of 2^(score - maximum) V.
+struct AttentionSums {
+    SoftmaxRow* rows;  // [n, heads]
+    float* values;     // [n, heads, dim]
 };
 
 struct AttentionPrompt {
-    const float* q;       // [n, heads, dim]
-    float* out;           // [n, heads, dim]
-    RunningRow* running;  // [n, heads]; neither read nor written by a launch that is first and last
-    KvView kv;            // f16; a cell's K (and V): [kv_heads, dim]
-    uint32_t heads, kv_heads;
+    const float* q;  // [n, heads, dim]
+    KvView kv;       // f16; a cell's K (and V): [kv_heads, dim]
+    uint32_t heads, kv_heads, dim;
     uint32_t n;  // tokens, at cells first_cell ..
     uint32_t first_cell;
-    uint32_t begin, end;   // cells of this launch; begin is a multiple of 128
-    float scale;           // of q.k, times log2(e)
-    uint32_t first, last;  // this launch begins, ends the rows' results
+    float scale;  // of q.k, times log2(e)
+    // Cuts first_cut .. first_cut + cuts - 1. Cells of a cut up to first_cell + n - 1 are read in
+    // whole tiles: those after it must be finite.
+    uint32_t first_cut, cuts;
+    // Running: started by cut 0; the last cut leaves the result, divided, in values.
+    AttentionSums running;
+    AttentionSums cut;  // [cuts] of them, one after the other; null with one cut: folded at once
 };
 
 // A block has `rows` query rows of one K/V head, a row for each token and query head of its group,
-// token by token. Grid: (query_tiles, kv_heads).
+// token by token. Grid: (query_tiles, kv_heads, cuts).
 constexpr uint32_t query_tiles(uint32_t n, uint32_t group, uint32_t rows) {
     return (n * group + rows - 1) / rows;
 }

@@ -48,11 +48,11 @@ __device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, uint
 }
 
 template <uint32_t kDim, uint32_t kCells>
-__device__ void bring(const AttentionPrompt& job, const TensorMap& k_map, const TensorMap& v_map,
-                      Shared<kDim, kCells>& shared, uint32_t tiles) {
+__device__ void bring(const TensorMap& k_map, const TensorMap& v_map, Shared<kDim, kCells>& shared,
+                      uint32_t begin, uint32_t tiles) {
     Ring ring;
     for (uint32_t tile = 0; tile < tiles; ++tile, ring.advance()) {
-        const uint32_t cell = job.begin + tile * kCells;
+        const uint32_t cell = begin + tile * kCells;
         auto bring_one = [&](const TensorMap& map, std::byte(&to)[kDim / 64][kCells * 128],
                              uint64_t& full, uint64_t& empty) {
             barrier_wait(shared_address(&empty), ring.parity ^ 1);
@@ -69,28 +69,26 @@ __device__ void bring(const AttentionPrompt& job, const TensorMap& k_map, const 
 template <uint32_t kDim, uint32_t kCells>
 class Attender {
   public:
-    __device__ Attender(const AttentionPrompt& job, Shared<kDim, kCells>& shared, uint32_t tile)
-        : job_(job),
-          shared_(shared),
-          group_(job.heads / job.kv_heads),
-          rows_(job.n * group_),
-          first_row_(tile * kQueryRows + warpgroup_ * 64) {
-        for (uint32_t i = 0; i < 2; ++i) {
-            row_[i] = first_row_ + warp_ * 16 + g_ + 8 * i;
-            place_[i] = place_of(row_[i]);
-            last_cell_[i] = min(job.first_cell + min(row_[i], rows_ - 1) / group_, job.end - 1);
+    __device__ Attender(const QueryTile<kQueryRows>& queries, Shared<kDim, kCells>& shared)
+        : queries_(queries), shared_(shared) {
+        for (uint32_t half = 0; half < 2; ++half) {
+            row_[half] = warpgroup_ * 64 + warp_ * 16 + g_ + 8 * half;
+            last_cell_[half] = queries.cell(row_[half]);
         }
+#pragma unroll
+        for (float& value : out_) value = 0;
     }
 
     // Rows as f16 times the scale, swizzled.
     __device__ void load_queries() {
         constexpr uint32_t kPieces = kDim / 8;
+#pragma unroll 8
         for (uint32_t i = threadIdx.x % 128; i < 64 * kPieces; i += 128) {
             const uint32_t row = i / kPieces, piece = i % kPieces;
             const auto* from = reinterpret_cast<const float4*>(
-                job_.q + place_of(first_row_ + row) * kDim + piece * 8);
+                queries_.job.q + queries_.place(warpgroup_ * 64 + row) * kDim + piece * 8);
             const float4 a = from[0], b = from[1];
-            const float s = job_.scale;
+            const float s = queries_.job.scale;
             *reinterpret_cast<uint4*>(shared_.q[piece / 8] +
                                       swizzled(warpgroup_ * 64 + row, piece % 8)) =
                 make_uint4(pack_half2(a.x * s, a.y * s), pack_half2(a.z * s, a.w * s),
@@ -101,7 +99,6 @@ class Attender {
     }
 
     __device__ void run(uint32_t tiles) {
-        load_running();
         if (tiles) {
             float score[kCells / 2];
             uint32_t weight[kCells / 16][4];
@@ -133,15 +130,13 @@ class Attender {
             products_wait<0>();
             hold(out_);
         }
-        store();
+        for (uint32_t half = 0; half < 2; ++half)
+            queries_.template store<kDim>(row_[half], softmax_.row[half], [&](uint32_t i) {
+                return make_float2(out_[4 * i + 2 * half], out_[4 * i + 2 * half + 1]);
+            });
     }
 
   private:
-    // Of a row of the K/V head's queries among all (token, head).
-    __device__ size_t place_of(uint32_t row) const {
-        row = min(row, rows_ - 1);
-        return size_t{row / group_} * job_.heads + blockIdx.y * group_ + row % group_;
-    }
     template <class Barriers>
     __device__ void release(Barriers& empty) {
         const uint32_t slot = &empty == &shared_.k_empty ? k_.slot : v_.slot;
@@ -176,51 +171,16 @@ class Attender {
 
     // Scores become weights; `factor` is what older results are to be multiplied by.
     __device__ void weigh(float (&score)[kCells / 2], uint32_t tile, float (&factor)[2]) {
-        const uint32_t cell = job_.begin + tile * kCells;
-        const uint32_t oldest = job_.first_cell + min(first_row_, rows_ - 1) / group_;
-        if (cell + kCells > min(oldest + 1, job_.end)) mask(score, cell, last_cell_);
+        const uint32_t cell = queries_.begin + tile * kCells;
+        if (cell + kCells > queries_.cell(warpgroup_ * 64) + 1) mask(score, cell, last_cell_);
         softmax_.weigh(score, factor);
     }
 
-    __device__ void load_running() {
-#pragma unroll
-        for (uint32_t half = 0; half < 2; ++half) {
-            if (!job_.first) {
-                softmax_.maximum[half] = job_.running[place_[half]].maximum;
-                softmax_.sum[half] = job_.running[place_[half]].sum;
-            }
-            const float* from = job_.out + place_[half] * kDim + t_ * 2;
-#pragma unroll
-            for (uint32_t i = 0; i < kDim / 8; ++i) {
-                const float2 value =
-                    job_.first ? make_float2(0, 0) : *reinterpret_cast<const float2*>(from + i * 8);
-                out_[4 * i + 2 * half] = value.x;
-                out_[4 * i + 2 * half + 1] = value.y;
-            }
-        }
-    }
-    __device__ void store() const {
-#pragma unroll
-        for (uint32_t half = 0; half < 2; ++half) {
-            if (row_[half] >= rows_) continue;
-            if (!job_.last && t_ == 0)
-                job_.running[place_[half]] = {softmax_.maximum[half], softmax_.sum[half]};
-            const float factor = job_.last ? __frcp_rn(softmax_.sum[half]) : 1;
-            float* to = job_.out + place_[half] * kDim + t_ * 2;
-#pragma unroll
-            for (uint32_t i = 0; i < kDim / 8; ++i)
-                *reinterpret_cast<float2*>(to + i * 8) = make_float2(
-                    out_[4 * i + 2 * half] * factor, out_[4 * i + 2 * half + 1] * factor);
-        }
-    }
-
-    const AttentionPrompt& job_;
+    const QueryTile<kQueryRows>& queries_;
     Shared<kDim, kCells>& shared_;
     const uint32_t t_ = threadIdx.x % 4, g_ = threadIdx.x % 32 / 4;
     const uint32_t warp_ = threadIdx.x / 32 % 4, warpgroup_ = threadIdx.x / 128;
-    const uint32_t group_, rows_, first_row_;
     uint32_t row_[2], last_cell_[2];
-    size_t place_[2];
     Ring k_, v_;
     SoftmaxRows softmax_;
     float out_[kDim / 2];
@@ -240,17 +200,15 @@ __device__ void attend(const AttentionPrompt& job, const TensorMap& k_map, const
         barrier_init_done();
     }
     __syncthreads();
-    const uint32_t tile = gridDim.x - 1 - blockIdx.x;  // the longest first
-    const uint32_t group = job.heads / job.kv_heads;
-    const uint32_t newest = min((tile + 1) * kQueryRows, job.n * group) - 1;
-    const uint32_t end = min(job.end, job.first_cell + newest / group + 1);
-    const uint32_t tiles = end > job.begin ? (end - job.begin + kCells - 1) / kCells : 0;
+    const QueryTile<kQueryRows> queries{job};
+    const uint32_t tiles = queries.tiles(kCells);
     if (threadIdx.x >= 128 * kGroups) {
         fewer_registers<24>();
-        if (threadIdx.x == 128 * kGroups) bring<kDim, kCells>(job, k_map, v_map, shared, tiles);
+        if (threadIdx.x == 128 * kGroups)
+            bring<kDim, kCells>(k_map, v_map, shared, queries.begin, tiles);
     } else {
         more_registers<240>();
-        Attender<kDim, kCells> attender(job, shared, tile);
+        Attender<kDim, kCells> attender(queries, shared);
         attender.load_queries();
         attender.run(tiles);
     }

@@ -10,6 +10,7 @@
 // For a tile of 128 x 128 and 64 columns: 2.1 MFLOP = 1,024 cycles of the tensor cores of 8.0; 16
 // KB of activations and 4.6 KB of Q4_K from L2 (20 bytes a cycle); 64 KB of matrix loads (64 bytes
 // a cycle of 128); 190 instructions a thread to widen (760 of 4,096 issue slots).
+#include "gpu/cuda/expert_copies.cuh"
 #include "gpu/cuda/expert_matmul.h"
 #include "gpu/cuda/fragments.cuh"
 
@@ -27,7 +28,8 @@ struct Shared {
     static constexpr uint32_t kStages = Format::kStride <= 160 ? 3 : 2;
     alignas(128) std::byte stage[kStages][kStageBytes];
     std::byte raw[kRawStages][kRows * Format::kStride];
-    uint32_t in_row[kTileRows], out_row[kTileRows];
+    InRows<kThreads> in_row;
+    uint32_t out_row[kTileRows];  // rows of out
 };
 
 template <class Format, bool kGateUp>
@@ -44,85 +46,89 @@ struct Multiplier {
     ExpertEntry entry = {};
     uint32_t feature = 0;
 
-    __device__ uint32_t weight_row(uint32_t row) const {
-        // Gate and up: rows in the order in which the results are to lie.
-        return min(feature + (kGateUp ? column_at(row % kFeatures) : row), job.features - 1);
-    }
-
-    // Begins the copies of 64 columns, and of the block of weights that they open.
+    // Begins the copies of 64 columns of 16 kPairs routes, and of the block of weights that they
+    // open.
+    template <uint32_t kPairs>
     __device__ void bring(uint32_t stage) {
         if (stage < blocks * 4) {
             if (stage % 4 == 0) bring_weights(stage / 4);
-            const uint32_t to = shared_address(shared.stage[stage % kStages]);
-            const std::byte* from =
-                static_cast<const std::byte*>(job.x) + stage * 128 + thread % 8 * 16;
-            const uint32_t columns = (tile.rows + 15) / 16 * 16;
-            for (uint32_t row = thread / 8; row < columns; row += kThreads / 8)
-                copy_16(to + swizzled(row, thread % 8),
-                        from + size_t{shared.in_row[row]} * job.cols * 2);
+            copy_activations<kThreads>(shared_address(shared.stage[stage % kStages]),
+                                       static_cast<const std::byte*>(job.x) + stage * 128,
+                                       shared.in_row.template of<16 * kPairs>(thread), thread);
         }
         copies_commit();
     }
     __device__ void bring_weights(uint32_t block) {
+        const uint32_t rows = min(job.features - feature, kFeatures);
+        const size_t at = size_t{feature} * row_bytes + block * Format::kBlockBytes;
         const uint32_t to = shared_address(shared.raw[block % kRawStages]);
-        for (uint32_t i = thread; i < kRows * Format::kPieces; i += kThreads) {
-            const uint32_t row = i / Format::kPieces, piece = i % Format::kPieces;
-            const std::byte* matrix =
-                kGateUp ? row < kFeatures ? entry.gate : entry.up : entry.down;
-            size_t from = size_t{weight_row(row)} * row_bytes + block * Format::kBlockBytes;
-            if (!Format::kAligned) from &= ~size_t{15};
-            copy_16(to + row * Format::kStride + piece * 16, matrix + from + piece * 16);
-        }
+        copy_blocks<Format, kThreads>(to, (kGateUp ? entry.gate : entry.down) + at, row_bytes, rows,
+                                      thread);
+        if (kGateUp)
+            copy_blocks<Format, kThreads>(to + kFeatures * Format::kStride, entry.up + at,
+                                          row_bytes, rows, thread);
     }
 
-    // This thread's low row of the warp's products `m` among the raw blocks; the high one follows
-    // at kHigh: gate and up of one feature, or rows g and g + 8 of down.
-    __device__ uint32_t low_row(uint32_t m) const {
+    // Where the low results of the warp's products `m` lie in a row of the tile.
+    __device__ uint32_t low_place(uint32_t m) const {
         return kGateUp ? warp * 16 + m * 8 + g : warp * 32 + m * 16 + g;
+    }
+    // The row of weights that makes them; the one that makes the high results follows at kHigh.
+    // Gate and up of one feature, in the order of rows of activations, or rows g and g + 8 of down.
+    __device__ uint32_t low_row(uint32_t m) const {
+        return kGateUp ? column_at(low_place(m)) : low_place(m);
     }
     static constexpr uint32_t kHigh = kGateUp ? kFeatures : 8;
 
     __device__ uint32_t shift(uint32_t row, uint32_t block) const {
         if constexpr (Format::kAligned) return 0;
-        return (weight_row(row) * row_bytes + block * Format::kBlockBytes) % 16;
+        return ((feature + row % kFeatures) * row_bytes + block * Format::kBlockBytes) % 16;
     }
 
-    __device__ void multiply(float (&sum)[2][kTileRows / 8][4]) {
-        const uint32_t pairs = (tile.rows + 15) / 16;
+    template <uint32_t kPairs>
+    __device__ void multiply(float (&sum)[2][2 * kPairs][4]) {
 #pragma unroll
-        for (uint32_t stage = 0; stage < kStages - 1; ++stage) bring(stage);
+        for (uint32_t stage = 0; stage < kStages - 1; ++stage) bring<kPairs>(stage);
         for (uint32_t stage = 0; stage < blocks * 4; ++stage) {
             copies_wait<kStages - 2>();
             __syncthreads();
-            bring(stage + kStages - 1);
+            bring<kPairs>(stage + kStages - 1);
             const uint32_t block = stage / 4;
             const std::byte* raw = shared.raw[block % kRawStages];
-            RowOperands one[2], two[2];
+            typename Format::Raw low_raw[2], high_raw[2];
 #pragma unroll
             for (uint32_t m = 0; m < 2; ++m) {
                 const uint32_t low = low_row(m), high = low + kHigh;
-                one[m] =
-                    Format::widen(raw + low * Format::kStride, shift(low, block), stage % 4, t);
-                two[m] =
-                    Format::widen(raw + high * Format::kStride, shift(high, block), stage % 4, t);
+                low_raw[m] =
+                    Format::load(raw + low * Format::kStride, shift(low, block), stage % 4, t);
+                high_raw[m] =
+                    Format::load(raw + high * Format::kStride, shift(high, block), stage % 4, t);
             }
             const uint32_t from = shared_address(shared.stage[stage % kStages]);
 #pragma unroll
-            for (uint32_t step = 0; step < 4; ++step) {
+            for (uint32_t half = 0; half < 2; ++half) {
+                uint32_t a[2][2][4];  // [step][m]
 #pragma unroll
-                for (uint32_t pair = 0; pair < kTileRows / 16; ++pair) {
-                    if (pair >= pairs) continue;
-                    uint32_t b[4];
-                    load_matrices(b, from + swizzled(pair * 16 + lane / 16 * 8 + lane % 8,
-                                                     step * 2 + lane / 8 % 2));
+                for (uint32_t m = 0; m < 2; ++m) {
+                    const RowOperands low = Format::widen(low_raw[m], half);
+                    const RowOperands high = Format::widen(high_raw[m], half);
 #pragma unroll
-                    for (uint32_t m = 0; m < 2; ++m) {
-                        const uint32_t a[4] = {one[m].value[step][0], two[m].value[step][0],
-                                               one[m].value[step][1], two[m].value[step][1]};
-                        mma_16x8x16(sum[m][2 * pair], a, b[0], b[1]);
-                        mma_16x8x16(sum[m][2 * pair + 1], a, b[2], b[3]);
-                    }
+                    for (uint32_t i = 0; i < 8; ++i)
+                        a[i / 4][m][i % 4] = (i % 2 ? high : low).value[i / 4][i / 2 % 2];
                 }
+#pragma unroll
+                for (uint32_t step = 0; step < 2; ++step)
+#pragma unroll
+                    for (uint32_t pair = 0; pair < kPairs; ++pair) {
+                        uint32_t b[4];
+                        load_matrices(b, from + swizzled(pair * 16 + lane / 16 * 8 + lane % 8,
+                                                         half * 4 + step * 2 + lane / 8 % 2));
+#pragma unroll
+                        for (uint32_t m = 0; m < 2; ++m) {
+                            mma_16x8x16(sum[m][2 * pair], a[step][m], b[0], b[1]);
+                            mma_16x8x16(sum[m][2 * pair + 1], a[step][m], b[2], b[3]);
+                        }
+                    }
             }
         }
         copies_wait<0>();
@@ -130,18 +136,19 @@ struct Multiplier {
     }
 
     // silu(gate) * up: transposed through shared memory, 128 bytes a route.
-    __device__ void store_gated(const float (&sum)[2][kTileRows / 8][4]) {
+    template <uint32_t kPairs>
+    __device__ void store_gated(const float (&sum)[2][2 * kPairs][4]) {
         std::byte* out = shared.stage[0];
 #pragma unroll
         for (uint32_t m = 0; m < 2; ++m)
 #pragma unroll
-            for (uint32_t octet = 0; octet < kTileRows / 8; ++octet)
+            for (uint32_t octet = 0; octet < 2 * kPairs; ++octet)
 #pragma unroll
                 for (uint32_t i = 0; i < 2; ++i) {
                     const float gate = sum[m][octet][i], up = sum[m][octet][2 + i];
                     const float value = __fdividef(gate, 1 + __expf(-gate)) * up;
                     const uint32_t route = octet * 8 + t * 2 + i;
-                    *reinterpret_cast<__half*>(out + route * kOutStride + low_row(m) * 2) =
+                    *reinterpret_cast<__half*>(out + route * kOutStride + low_place(m) * 2) =
                         __low2half(as_half2(pack_half2(value, 0)));
                 }
         __syncthreads();
@@ -155,9 +162,10 @@ struct Multiplier {
     }
 
     // 32 bytes, a whole sector, of four routes an instruction.
-    __device__ void store_float(const float (&sum)[2][kTileRows / 8][4]) {
+    template <uint32_t kPairs>
+    __device__ void store_float(const float (&sum)[2][2 * kPairs][4]) {
 #pragma unroll
-        for (uint32_t octet = 0; octet < kTileRows / 8; ++octet)
+        for (uint32_t octet = 0; octet < 2 * kPairs; ++octet)
 #pragma unroll
             for (uint32_t i = 0; i < 2; ++i) {
                 const uint32_t route = octet * 8 + t * 2 + i;
@@ -183,16 +191,29 @@ struct Multiplier {
             const uint32_t place = tile.first + min(thread, tile.rows - 1u);
             const uint32_t route = job.order[place];
             __syncthreads();  // all are done with the last tile
-            shared.in_row[thread] = kGateUp ? route / job.used : place;
+            shared.in_row.set(thread, (kGateUp ? route / job.used : place) * job.cols * 2);
             shared.out_row[thread] = route;
             __syncthreads();
-            float sum[2][kTileRows / 8][4] = {};
-            multiply(sum);
-            if constexpr (kGateUp)
-                store_gated(sum);
+            if (tile.rows <= 16)
+                run_tile<1>();
+            else if (tile.rows <= 32)
+                run_tile<2>();
+            else if (tile.rows <= 64)
+                run_tile<4>();
+            else if (tile.rows <= 96)
+                run_tile<6>();
             else
-                store_float(sum);
+                run_tile<8>();
         }
+    }
+    template <uint32_t kPairs>
+    __device__ void run_tile() {
+        float sum[2][2 * kPairs][4] = {};
+        multiply<kPairs>(sum);
+        if constexpr (kGateUp)
+            store_gated<kPairs>(sum);
+        else
+            store_float<kPairs>(sum);
     }
 };
 

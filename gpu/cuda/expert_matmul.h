@@ -16,7 +16,7 @@
 namespace granary::gpu::cuda {
 
 // Up to 128 routes of one expert: places first .. first + rows - 1 of the sorted routes. An
-// expert's routes are cut into the fewest tiles, as equal as multiples of eight allow.
+// expert's routes are cut into the fewest tiles, as equal as multiples of 16 allow.
 struct ExpertTile {
     int32_t expert, first, rows, unused;
 };
@@ -45,6 +45,6 @@ struct ExpertLaunch {
     uint32_t threads, blocks, shared_q4_k, shared_q6_k;
 };
 inline constexpr ExpertLaunch kExpertMma{128, 2, 91136, 95232};
-inline constexpr ExpertLaunch kExpertWgmma{640, 1, 191488, 232448};
+inline constexpr ExpertLaunch kExpertWgmma{640, 1, 218112, 226304};
 
 }  // namespace granary::gpu::cuda

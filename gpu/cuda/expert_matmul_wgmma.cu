@@ -10,6 +10,7 @@
 // activations and 9 KB of Q4_K from L2 (25 bytes a cycle, the reason for 256 rows); 95 instructions
 // a thread to widen (4 x 95 = 380 of 1,024 issue slots). Shared memory: 64 bytes a cycle read by
 // the tensor cores, 25 written, 10 of blocks read.
+#include "gpu/cuda/expert_copies.cuh"
 #include "gpu/cuda/expert_matmul.h"
 #include "gpu/cuda/fragments.cuh"
 
@@ -19,17 +20,15 @@
 namespace granary::gpu::cuda {
 namespace {
 
-constexpr uint32_t kGroups = 4;                                 // warpgroups that multiply
-constexpr uint32_t kRows = 64 * kGroups;                        // weight rows of a tile
-constexpr uint32_t kStages = 4, kStageBytes = kTileRows * 128;  // 64 columns of activations
-constexpr uint32_t kRawStages = 2;                              // blocks of 256 columns
-constexpr uint32_t kBehind = 2;  // stages whose copies may be under way behind the newest
-constexpr uint32_t kCopiers = 128;
-constexpr uint32_t kThreads = 128 * kGroups + kCopiers;
-constexpr uint32_t kTileSlots = 4;   // tiles that the copiers can be ahead, and more
-constexpr uint32_t kOutStride = 80;  // bytes of 32 results and padding
-constexpr uint32_t kOutBytes = kTileRows * kOutStride;  // of a warpgroup
-static_assert(64 * 144 <= kOutBytes);
+constexpr uint32_t kGroups = 4;                    // warpgroups that multiply
+constexpr uint32_t kRows = 64 * kGroups;           // weight rows of a tile
+constexpr uint32_t kStageBytes = kTileRows * 128;  // 64 columns of activations
+constexpr uint32_t kRawStages = 2;                 // blocks of 256 columns
+constexpr uint32_t kCopiers = 64;                  // of weights, and as many of activations
+constexpr uint32_t kThreads = 128 * kGroups + 2 * kCopiers;
+constexpr uint32_t kTileSlots = 4;              // tiles that the copiers can be ahead, and more
+constexpr uint32_t kOutRows = 32;               // routes that a warpgroup stores at a time
+constexpr uint32_t kOutBytes = kOutRows * 144;  // of 64 results, with padding
 
 struct TileInfo {
     uint32_t first, rows, feature;
@@ -37,13 +36,17 @@ struct TileInfo {
 
 template <class Format>
 struct Shared {
+    // As many as fit, so that a warpgroup may be ahead of the others.
+    static constexpr uint32_t kStages = Format::kStride <= 160 ? 7 : 5;
+    // Stages whose copies may be under way behind the newest.
+    static constexpr uint32_t kBehind = kStages / 2;
     alignas(1024) std::byte stage[kStages][kStageBytes];
     std::byte raw[kRawStages][kRows * Format::kStride];
     std::byte out[kGroups][kOutBytes];
     uint32_t out_row[kTileSlots][kTileRows];
-    uint32_t in_row[kTileRows];
+    InRows<kCopiers> in_row;
     TileInfo tile[kTileSlots];
-    uint64_t full[kStages], empty[kStages], raw_empty[kRawStages];
+    uint64_t full[kStages], empty[kStages], raw_full[kRawStages], raw_empty[kRawStages];
 };
 
 // Position in a ring of kSlots: the slot, and the parity of its phase.
@@ -55,70 +58,126 @@ struct Ring {
     }
 };
 
+// Half of the fifth warpgroup: brings blocks of weights.
 template <class Format, bool kGateUp>
-__device__ void bring(const ExpertMatmul& job, Shared<Format>& shared, uint32_t tiles) {
-    const uint32_t thread = threadIdx.x % kCopiers;
+__device__ void bring_weights(const ExpertMatmul& job, Shared<Format>& shared, uint32_t tiles) {
     constexpr uint32_t kFeatures = kGateUp ? kRows / 2 : kRows;
     const uint32_t across = (job.features + kFeatures - 1) / kFeatures;
     const uint32_t blocks = job.cols / 256, row_bytes = blocks * Format::kBlockBytes;
-    const auto* x = static_cast<const std::byte*>(job.x);
-    Ring<kStages> stage, ready;
+    const uint32_t thread = threadIdx.x % kCopiers;
     Ring<kRawStages> raw;
-    uint32_t issued = 0;
-    auto stage_ready = [&] {
-        fence_for_async();
-        barrier_arrive(shared_address(&shared.full[ready.slot]));
-        ready.advance();
-    };
-
-    uint32_t number = 0;
-    for (uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++number) {
-        const ExpertTile at = job.tiles[tile / across];
+    for (uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const ExpertEntry entry = job.entries[job.tiles[tile / across].expert];
         const uint32_t feature = tile % across * kFeatures;
-        const uint32_t rows = at.rows, columns = (rows + 15) / 16 * 16;
-        const uint32_t route = job.order[at.first + min(thread, rows - 1)];
-        const ExpertEntry entry = job.entries[at.expert];
-        named_barrier(1, kCopiers);  // all have read the last tile's in_row
-        shared.in_row[thread] = kGateUp ? route / job.used : at.first + min(thread, rows - 1);
-        shared.out_row[number % kTileSlots][thread] = route;
-        if (thread == 0)
-            shared.tile[number % kTileSlots] = {static_cast<uint32_t>(at.first), rows, feature};
-        named_barrier(1, kCopiers);
-
-        for (uint32_t block = 0; block < blocks; ++block) {
+        const uint32_t rows = min(job.features - feature, kFeatures);
+        size_t at = size_t{feature} * row_bytes;
+        for (uint32_t block = 0; block < blocks; ++block, at += Format::kBlockBytes) {
             barrier_wait(shared_address(&shared.raw_empty[raw.slot]), raw.parity ^ 1);
             const uint32_t to = shared_address(shared.raw[raw.slot]);
-            for (uint32_t i = thread; i < kRows * Format::kPieces; i += kCopiers) {
-                const uint32_t row = i / Format::kPieces, piece = i % Format::kPieces;
-                const std::byte* matrix =
-                    kGateUp ? row < kFeatures ? entry.gate : entry.up : entry.down;
-                // Gate and up: rows in the order in which the results are to lie.
-                const uint32_t down = feature + (kGateUp ? column_at(row % kFeatures) : row);
-                size_t from =
-                    size_t{min(down, job.features - 1)} * row_bytes + block * Format::kBlockBytes;
-                if (!Format::kAligned) from &= ~size_t{15};
-                copy_16(to + row * Format::kStride + piece * 16, matrix + from + piece * 16);
-            }
+            copy_blocks<Format, kCopiers>(to, (kGateUp ? entry.gate : entry.down) + at, row_bytes,
+                                          rows, thread);
+            if (kGateUp)
+                copy_blocks<Format, kCopiers>(to + kFeatures * Format::kStride, entry.up + at,
+                                              row_bytes, rows, thread);
+            barrier_arrive_copied(shared_address(&shared.raw_full[raw.slot]));
             raw.advance();
-            for (uint32_t quarter = 0; quarter < 4; ++quarter) {
-                barrier_wait(shared_address(&shared.empty[stage.slot]), stage.parity ^ 1);
-                const uint32_t into = shared_address(shared.stage[stage.slot]);
-                const std::byte* from = x + (block * 256 + quarter * 64) * 2 + thread % 8 * 16;
-                for (uint32_t row = thread / 8; row < columns; row += kCopiers / 8)
-                    copy_16(into + swizzled(row, thread % 8),
-                            from + size_t{shared.in_row[row]} * job.cols * 2);
-                copies_commit();
-                stage.advance();
-                if (++issued > kBehind) {
-                    copies_wait<kBehind>();
-                    stage_ready();
-                }
+        }
+    }
+    copies_commit();
+    copies_wait<0>();
+}
+
+// The other half: brings activations, and what the multipliers need to know of a tile.
+template <class Format, bool kGateUp>
+class ActivationBringer {
+  public:
+    __device__ ActivationBringer(const ExpertMatmul& job, Shared<Format>& shared)
+        : job_(job), shared_(shared) {}
+
+    __device__ void run(uint32_t tiles) {
+        constexpr uint32_t kFeatures = kGateUp ? kRows / 2 : kRows;
+        const uint32_t across = (job_.features + kFeatures - 1) / kFeatures;
+        uint32_t number = 0;
+        for (uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++number) {
+            const ExpertTile at = job_.tiles[tile / across];
+            begin_tile(at, tile % across * kFeatures, number % kTileSlots);
+            switch ((at.rows + 15) / 16) {
+                case 1:
+                    bring<16>();
+                    break;
+                case 2:
+                    bring<32>();
+                    break;
+                case 3:
+                    bring<48>();
+                    break;
+                case 4:
+                    bring<64>();
+                    break;
+                case 5:
+                    bring<80>();
+                    break;
+                case 6:
+                    bring<96>();
+                    break;
+                case 7:
+                    bring<112>();
+                    break;
+                default:
+                    bring<128>();
+                    break;
+            }
+        }
+        copies_wait<0>();
+        for (uint32_t i = 0; i < min(issued_, Shared<Format>::kBehind); ++i) stage_ready();
+    }
+
+  private:
+    __device__ void begin_tile(const ExpertTile& at, uint32_t feature, uint32_t slot) {
+        const uint32_t rows = at.rows;
+        uint32_t route[2];
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i)
+            route[i] = job_.order[at.first + min(thread_ + i * kCopiers, rows - 1)];
+        named_barrier(1, kCopiers);  // all have read the last tile's in_row
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i) {
+            const uint32_t row = thread_ + i * kCopiers;
+            const uint32_t from = kGateUp ? route[i] / job_.used : at.first + min(row, rows - 1);
+            shared_.in_row.set(row, from * job_.cols * 2);
+            shared_.out_row[slot][row] = route[i];
+        }
+        if (thread_ == 0) shared_.tile[slot] = {static_cast<uint32_t>(at.first), rows, feature};
+        named_barrier(1, kCopiers);
+    }
+    template <uint32_t kColumns>
+    __device__ void bring() {
+        const auto* from = static_cast<const std::byte*>(job_.x);
+        for (uint32_t i = 0; i < job_.cols / 64; ++i, from += 128) {
+            barrier_wait(shared_address(&shared_.empty[stage_.slot]), stage_.parity ^ 1);
+            copy_activations<kCopiers>(shared_address(shared_.stage[stage_.slot]), from,
+                                       shared_.in_row.template of<kColumns>(thread_), thread_);
+            copies_commit();
+            stage_.advance();
+            if (++issued_ > Shared<Format>::kBehind) {
+                copies_wait<Shared<Format>::kBehind>();
+                stage_ready();
             }
         }
     }
-    copies_wait<0>();
-    for (uint32_t i = 0; i < min(issued, kBehind); ++i) stage_ready();
-}
+    __device__ void stage_ready() {
+        fence_for_async();
+        __syncwarp();
+        if (thread_ % 32 == 0) barrier_arrive(shared_address(&shared_.full[ready_.slot]));
+        ready_.advance();
+    }
+
+    const ExpertMatmul& job_;
+    Shared<Format>& shared_;
+    const uint32_t thread_ = threadIdx.x % kCopiers;
+    Ring<Shared<Format>::kStages> stage_, ready_;
+    uint32_t issued_ = 0;
+};
 
 template <class Format, bool kGateUp, class Out>
 class Multiplier {
@@ -179,51 +238,61 @@ class Multiplier {
     template <uint32_t kColumns>
     __device__ void multiply(float (&sum)[kColumns / 2]) {
         const uint32_t blocks = job_.cols / 256, row_bytes = blocks * Format::kBlockBytes;
-        // This thread's two rows among the raw blocks: gate and up of one feature, or rows g and
-        // g + 8 of down.
-        const uint32_t low = kGateUp ? group_ * 32 + warp_ * 8 + g_ : group_ * 64 + warp_ * 16 + g_;
+        // This thread's two rows among the raw blocks: gate and up of one feature, taken in the
+        // order in which the results are to lie, or rows g and g + 8 of down.
+        const uint32_t low =
+            kGateUp ? group_ * 32 + column_at(warp_ * 8 + g_) : group_ * 64 + warp_ * 16 + g_;
         const uint32_t high = low + (kGateUp ? kRows / 2 : 8);
-        uint32_t low_at = 0, high_at = 0;
+        uint32_t low_at = 0, high_at = 0, last_slot = 0;
         if constexpr (!Format::kAligned) {
-            low_at = weight_row(low) * row_bytes;
-            high_at = weight_row(high) * row_bytes;
+            low_at = (tile_.feature + low) * row_bytes;
+            high_at = (tile_.feature + high % (kGateUp ? kRows / 2 : kRows)) * row_bytes;
         }
+        // Each 32 columns are widened while the products of the 32 before are under way.
+        uint32_t a[2][2][4];
         for (uint32_t block = 0; block < blocks; ++block) {
+            barrier_wait(shared_address(&shared_.raw_full[raw_.slot]), raw_.parity);
             const std::byte* raw = shared_.raw[raw_.slot];
             const uint32_t low_shift = (low_at + block * Format::kBlockBytes) % 16;
             const uint32_t high_shift = (high_at + block * Format::kBlockBytes) % 16;
 #pragma unroll
             for (uint32_t quarter = 0; quarter < 4; ++quarter) {
                 barrier_wait(shared_address(&shared_.full[stage_.slot]), stage_.parity);
-                const RowOperands one =
-                    Format::widen(raw + low * Format::kStride, low_shift, quarter, t_);
-                const RowOperands two =
-                    Format::widen(raw + high * Format::kStride, high_shift, quarter, t_);
+                const auto one = Format::load(raw + low * Format::kStride, low_shift, quarter, t_);
+                const auto two =
+                    Format::load(raw + high * Format::kStride, high_shift, quarter, t_);
                 if (quarter == 3) release(&shared_.raw_empty[raw_.slot]);
                 const uint64_t b = operand(shared_address(shared_.stage[stage_.slot]));
-                hold(sum);
-                products_begin();
 #pragma unroll
-                for (uint32_t step = 0; step < 4; ++step) {
-                    const uint32_t a[4] = {one.value[step][0], two.value[step][0],
-                                           one.value[step][1], two.value[step][1]};
-                    Product<kColumns>::registers(sum, a, b + step * 2);
+                for (uint32_t half = 0; half < 2; ++half) {
+                    const RowOperands low_row = Format::widen(one, half);
+                    const RowOperands high_row = Format::widen(two, half);
+#pragma unroll
+                    for (uint32_t i = 0; i < 8; ++i)
+                        a[half][i / 4][i % 4] =
+                            (i % 2 ? high_row : low_row).value[i / 4][i / 2 % 2];
+                    products_begin();
+                    Product<kColumns>::registers(sum, a[half][0], b + half * 4);
+                    Product<kColumns>::registers(sum, a[half][1], b + half * 4 + 2);
+                    products_commit();
+                    // None under way from one round of a loop to the next: the compiler would wait
+                    // after each.
+                    if (quarter == 3 && half == 1)
+                        products_wait<0>();
+                    else
+                        products_wait<1>();
+                    // The stage before this one has been used.
+                    if (half == 0 && quarter > 0) release(&shared_.empty[last_slot]);
                 }
-                products_commit();
-                products_wait<0>();
-                hold(sum);
-                release(&shared_.empty[stage_.slot]);
+                last_slot = stage_.slot;
                 stage_.advance();
             }
+            hold(sum);
+            release(&shared_.empty[last_slot]);
             raw_.advance();
         }
     }
 
-    // Of down's row `row` of the tile.
-    __device__ uint32_t weight_row(uint32_t row) const {
-        const uint32_t feature = tile_.feature + (kGateUp ? column_at(row % (kRows / 2)) : row);
-        return min(feature, job_.features - 1);
-    }
     __device__ void release(uint64_t* barrier) const {
         __syncwarp();
         if (lane_ == 0) barrier_arrive(shared_address(barrier));
@@ -235,27 +304,27 @@ class Multiplier {
     // silu(gate) * up: transposed through shared memory, 64 bytes a route and warpgroup.
     template <uint32_t kColumns>
     __device__ void store_gated(const float (&sum)[kColumns / 2]) {
-        const uint32_t out = shared_address(shared_.out[group_]);
+        constexpr uint32_t kStride = 80;
         const uint32_t feature = tile_.feature + group_ * 32;
-        group_barrier();
+        std::byte* const out = shared_.out[group_];
 #pragma unroll
-        for (uint32_t octet = 0; octet < kColumns / 8; octet += 4) {
+        for (uint32_t start = 0; start < kColumns; start += kOutRows) {
             uint32_t value[4];
 #pragma unroll
             for (uint32_t j = 0; j < 4; ++j) {
-                const uint32_t at = octet + j < kColumns / 8 ? 4 * (octet + j) : 0;
+                const uint32_t at = start + j * 8 < kColumns ? start / 2 + 4 * j : 0;
                 value[j] = pack_half2(gated(sum[at], sum[at + 2]), gated(sum[at + 1], sum[at + 3]));
             }
-            store_matrices_transposed(out + (octet * 8 + lane_) * kOutStride + warp_ * 16, value);
+            group_barrier();
+            store_matrices_transposed(shared_address(out) + lane_ * kStride + warp_ * 16, value);
+            group_barrier();
+            const uint32_t row = start + threadIdx.x % 128 / 4, piece = threadIdx.x % 4;
+            if (row < tile_.rows && feature < job_.features)
+                *reinterpret_cast<uint4*>(
+                    static_cast<std::byte*>(job_.out) +
+                    (size_t{tile_.first + row} * job_.features + feature) * 2 + piece * 16) =
+                    *reinterpret_cast<const uint4*>(out + (row - start) * kStride + piece * 16);
         }
-        group_barrier();
-        if (feature >= job_.features) return;
-        auto* to =
-            static_cast<std::byte*>(job_.out) + (size_t{tile_.first} * job_.features + feature) * 2;
-        for (uint32_t i = threadIdx.x % 128; i < tile_.rows * 4; i += 128)
-            *reinterpret_cast<uint4*>(to + size_t{i / 4} * job_.features * 2 + i % 4 * 16) =
-                *reinterpret_cast<const uint4*>(shared_.out[group_] + i / 4 * kOutStride +
-                                                i % 4 * 16);
     }
     __device__ static float gated(float gate, float up) {
         return __fdividef(gate, 1 + __expf(-gate)) * up;
@@ -280,17 +349,19 @@ class Multiplier {
         }
     }
 
-    // Transposed through shared memory, 64 routes at a time: 128 bytes a route and warpgroup.
+    // Transposed through shared memory, 128 bytes a route and warpgroup.
     template <uint32_t kColumns>
     __device__ void store_half(const float (&sum)[kColumns / 2]) {
         constexpr uint32_t kStride = 144;
         const uint32_t feature = tile_.feature + group_ * 64;
         const uint32_t pieces = feature < job_.features ? min(job_.features - feature, 64u) / 8 : 0;
+        std::byte* const out = shared_.out[group_];
 #pragma unroll
-        for (uint32_t start = 0; start < kColumns; start += 64) {
+        for (uint32_t start = 0; start < kColumns; start += kOutRows) {
             group_barrier();
 #pragma unroll
-            for (uint32_t octet = start / 8; octet < min(start + 64, kColumns) / 8; octet += 2) {
+            for (uint32_t octet = start / 8; octet < min(start + kOutRows, kColumns) / 8;
+                 octet += 2) {
                 uint32_t value[4];
 #pragma unroll
                 for (uint32_t j = 0; j < 4; ++j) {
@@ -298,27 +369,28 @@ class Multiplier {
                     value[j] = pack_half2(sum[at], sum[at + 1]);
                 }
                 store_matrices_transposed(
-                    shared_address(shared_.out[group_]) +
+                    shared_address(out) +
                         (octet * 8 - start + lane_ / 16 * 8 + lane_ % 8) * kStride + warp_ * 32 +
                         lane_ / 8 % 2 * 16,
                     value);
             }
             group_barrier();
-            const uint32_t rows = min(tile_.rows - min(tile_.rows, start), 64u);
-            for (uint32_t i = threadIdx.x % 128; i < rows * 8; i += 128) {
-                if (i % 8 >= pieces) continue;
-                const uint32_t row = shared_.out_row[slot_][start + i / 8];
-                auto* to = static_cast<std::byte*>(job_.out) +
-                           (size_t{row} * job_.features + feature + i % 8 * 8) * 2;
-                *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(
-                    shared_.out[group_] + i / 8 * kStride + i % 8 * 16);
+#pragma unroll
+            for (uint32_t i = threadIdx.x % 128; i < kOutRows * 8; i += 128) {
+                const uint32_t row = start + i / 8;
+                if (row >= tile_.rows || i % 8 >= pieces) continue;
+                auto* to =
+                    static_cast<std::byte*>(job_.out) +
+                    (size_t{shared_.out_row[slot_][row]} * job_.features + feature + i % 8 * 8) * 2;
+                *reinterpret_cast<uint4*>(to) =
+                    *reinterpret_cast<const uint4*>(out + i / 8 * kStride + i % 8 * 16);
             }
         }
     }
 
     const ExpertMatmul& job_;
     Shared<Format>& shared_;
-    Ring<kStages> stage_;
+    Ring<Shared<Format>::kStages> stage_;
     Ring<kRawStages> raw_;
     TileInfo tile_;
     uint32_t slot_ = 0;
@@ -331,8 +403,9 @@ __device__ void expert_matmul(const ExpertMatmul& job) {
     extern __shared__ __align__(1024) std::byte memory[];
     auto& shared = *reinterpret_cast<Shared<Format>*>(memory);
     if (threadIdx.x == 0) {
-        for (uint64_t& barrier : shared.full) barrier_init(shared_address(&barrier), kCopiers);
+        for (uint64_t& barrier : shared.full) barrier_init(shared_address(&barrier), kCopiers / 32);
         for (uint64_t& barrier : shared.empty) barrier_init(shared_address(&barrier), 4 * kGroups);
+        for (uint64_t& barrier : shared.raw_full) barrier_init(shared_address(&barrier), kCopiers);
         for (uint64_t& barrier : shared.raw_empty)
             barrier_init(shared_address(&barrier), 4 * kGroups);
         barrier_init_done();
@@ -343,7 +416,10 @@ __device__ void expert_matmul(const ExpertMatmul& job) {
     const uint32_t tiles = static_cast<uint32_t>(*job.tile_count) * across;
     if (threadIdx.x >= 128 * kGroups) {
         fewer_registers<32>();
-        bring<Format, kGateUp>(job, shared, tiles);
+        if (threadIdx.x < 128 * kGroups + kCopiers)
+            bring_weights<Format, kGateUp>(job, shared, tiles);
+        else
+            ActivationBringer<Format, kGateUp>(job, shared).run(tiles);
     } else {
         more_registers<112>();
         Multiplier<Format, kGateUp, Out>(job, shared).run(tiles);

@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         }
         __syncthreads();
         const uint32_t place = before + sum - count + (warp ? warp_sum[warp - 1] : 0);
-        const uint32_t rows = count ? ((routes + count - 1) / count + 7) / 8 * 8 : 0;
+        const uint32_t rows = count ? ((routes + count - 1) / count + 15) / 16 * 16 : 0;
         for (uint32_t j = 0; j < count; ++j)
             tiles[place + j] = {expert, begin + static_cast<int32_t>(j * rows),
                                 static_cast<int32_t>(min(rows, routes - j * rows)), 0};

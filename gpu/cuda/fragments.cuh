@@ -17,9 +17,9 @@
 
 namespace granary::gpu::cuda {
 
-// Operands of one row for four steps: [step][h].
+// One row's operands of the two steps of 32 columns: [step][h].
 struct RowOperands {
-    uint32_t value[4][2];
+    uint32_t value[2][2];
 };
 
 __device__ __forceinline__ __half2 both_halves(__half value) {
@@ -49,40 +49,45 @@ struct Q4K {
     static constexpr uint32_t kPieces = 9;  // copies of 16 bytes that bring one block
     static constexpr bool kAligned = true;  // every block begins at a multiple of 16 bytes
 
-    // The 64 weights `quarter` (0..3) of the block at `block`; thread t of the row.
-    __device__ static RowOperands widen(const std::byte* block, uint32_t /*shift*/,
-                                        uint32_t quarter, uint32_t t) {
+    // What thread t of a row needs of the 64 weights `quarter` (0..3) of the block at `block`.
+    struct Raw {
+        uint2 codes;
+        uint32_t d;       // f16 d, dmin
+        uint32_t scales;  // two scales, two minimums
+    };
+    __device__ static Raw load(const std::byte* block, uint32_t /*shift*/, uint32_t quarter,
+                               uint32_t t) {
         const uint4 head = *reinterpret_cast<const uint4*>(block);
         const uint2 codes = *reinterpret_cast<const uint2*>(block + 16 + 32 * quarter + 8 * t);
-        const __half2 d = both_halves(__low2half(as_half2(head.x)));
-        const __half2 less = __hneg2(both_halves(__high2half(as_half2(head.x))));
-        // Scales of groups 2 * quarter and 2 * quarter + 1 as the low two bytes.
+        const uint32_t by = quarter % 2 * 16;
         uint32_t scales, minimums;
         if (quarter < 2) {
-            scales = head.y >> 16 * quarter & 0x3f3f;
-            minimums = head.z >> 16 * quarter & 0x3f3f;
+            scales = head.y >> by & 0x3f3f;
+            minimums = head.z >> by & 0x3f3f;
         } else {
-            const uint32_t by = 16 * (quarter - 2);
             scales = (head.w >> by & 0x0f0f) | (head.y >> by >> 2 & 0x3030);
             minimums = (head.w >> by >> 4 & 0x0f0f) | (head.z >> by >> 2 & 0x3030);
         }
-        const __half2 scale[2] = {__hmul2(byte_in_both(scales, 0), d),
-                                  __hmul2(byte_in_both(scales, 1), d)};
-        const __half2 minimum[2] = {__hmul2(byte_in_both(minimums, 0), less),
-                                    __hmul2(byte_in_both(minimums, 1), less)};
+        return {codes, head.x, __byte_perm(scales, minimums, 0x5410)};
+    }
+    // The 32 weights `half` of those 64: low or high nibbles.
+    __device__ static RowOperands widen(const Raw& raw, uint32_t half) {
+        const __half2 d = as_half2(raw.d);
+        const __half2 scale = __hmul2(byte_in_both(raw.scales, half), both_halves(__low2half(d)));
+        const __half2 minimum =
+            __hmul2(byte_in_both(raw.scales, 2 + half), __hneg2(both_halves(__high2half(d))));
         RowOperands out;
 #pragma unroll
         for (uint32_t s = 0; s < 2; ++s)
 #pragma unroll
             for (uint32_t h = 0; h < 2; ++h) {
-                const uint32_t word = (s ? codes.y : codes.x) >> 8 * h;
-                const __half2 low =
-                    __hsub2(as_half2(and_or<0x000f000f, 0x64006400>(word)), as_half2(0x64006400));
-                // 1024 + 16 n, times 1/16, less 64.
-                const __half2 high = __hfma2(as_half2(and_or<0x00f000f0, 0x64006400>(word)),
-                                             as_half2(0x2c002c00), as_half2(0xd400d400));
-                out.value[s][h] = bits(__hfma2(low, scale[0], minimum[0]));
-                out.value[2 + s][h] = bits(__hfma2(high, scale[1], minimum[1]));
+                const uint32_t word = (s ? raw.codes.y : raw.codes.x) >> 8 * h;
+                // 1024 + n, less 1024; or 1024 + 16 n, times 1/16, less 64.
+                const __half2 code = half ? __hfma2(as_half2(and_or<0x00f000f0, 0x64006400>(word)),
+                                                    as_half2(0x2c002c00), as_half2(0xd400d400))
+                                          : __hsub2(as_half2(and_or<0x000f000f, 0x64006400>(word)),
+                                                    as_half2(0x64006400));
+                out.value[s][h] = bits(__hfma2(code, scale, minimum));
             }
         return out;
     }
@@ -97,35 +102,46 @@ struct Q6K {
     static constexpr uint32_t kPieces = 14;  // 224 bytes; 15 where shift > 14 never happens: even
     static constexpr bool kAligned = false;
 
-    __device__ static RowOperands widen(const std::byte* block, uint32_t shift, uint32_t quarter,
-                                        uint32_t t) {
-        // Groups of 32 in each half of 128 weights: low nibbles of 32 bytes, of the next 32, then
-        // the high nibbles of both.
-        const uint32_t low_at = shift + 64 * (quarter / 2) + 8 * t;
-        const uint2 first = eight_bytes(block, low_at), second = eight_bytes(block, low_at + 32);
-        const uint2 upper = eight_bytes(block, shift + 128 + 32 * (quarter / 2) + 8 * t);
-        const __half2 d = both_halves(*reinterpret_cast<const __half*>(block + shift + 208));
+    struct Raw {
+        uint2 low[2];    // of each 32 weights
+        uint2 upper;     // their upper bits, those of the first 32 two bits below
+        uint32_t scale;  // f16, of each
+    };
+    __device__ static Raw load(const std::byte* block, uint32_t shift, uint32_t quarter,
+                               uint32_t t) {
+        // Each half of 128 weights has four 32s: low nibbles of 32 bytes, of the next 32, then the
+        // high nibbles of both.
+        const uint32_t low_at = shift + 64 * (quarter / 2) + 8 * t, by = quarter % 2 * 4;
         const auto* scales =
             reinterpret_cast<const uint8_t*>(block + shift + 192 + 4 * quarter + t / 2);
-        const __half2 scale[2] = {__hmul2(signed_in_both(scales[0]), d),
-                                  __hmul2(signed_in_both(scales[2]), d)};
-        const uint32_t nibble = quarter % 2 * 4, pair = quarter % 2 * 4;
+        Raw raw{{eight_bytes(block, low_at), eight_bytes(block, low_at + 32)},
+                eight_bytes(block, shift + 128 + 32 * (quarter / 2) + 8 * t),
+                0};
+        // Signed bytes: 1024 + 128 + b, less 1152.
+        const uint32_t raised = (scales[0] | scales[2] << 16) ^ 0x64806480u;
+        raw.scale =
+            bits(__hmul2(__hsub2(as_half2(raised), as_half2(0x64806480)),
+                         both_halves(*reinterpret_cast<const __half*>(block + shift + 208))));
+        raw.low[0] = {raw.low[0].x >> by, raw.low[0].y >> by};
+        raw.low[1] = {raw.low[1].x >> by, raw.low[1].y >> by};
+        raw.upper = {raw.upper.x >> by, raw.upper.y >> by};
+        return raw;
+    }
+    __device__ static RowOperands widen(const Raw& raw, uint32_t half) {
+        const __half2 both = as_half2(raw.scale);
+        const __half2 scale = both_halves(half ? __high2half(both) : __low2half(both));
         RowOperands out;
 #pragma unroll
         for (uint32_t s = 0; s < 2; ++s)
 #pragma unroll
             for (uint32_t h = 0; h < 2; ++h) {
-                const uint32_t one = (s ? first.y : first.x) >> (8 * h + nibble);
-                const uint32_t two = (s ? second.y : second.x) >> (8 * h + nibble);
-                const uint32_t high = (s ? upper.y : upper.x) >> 8 * h >> pair;
-                const uint32_t code_one =
-                    and_or<0x000f000f, 0x64006400>(one) | (high << 4 & 0x00300030);
-                const uint32_t code_two =
-                    and_or<0x000f000f, 0x64006400>(two) | (high << 2 & 0x00300030);
+                const uint32_t low = (s ? raw.low[half].y : raw.low[half].x) >> 8 * h;
+                const uint32_t upper = (s ? raw.upper.y : raw.upper.x) >> 8 * h;
+                const uint32_t code = and_or<0x000f000f, 0x64006400>(low) |
+                                      ((half ? upper << 2 : upper << 4) & 0x00300030);
+                // 1024 + code, less 1024 + 32.
                 out.value[s][h] =
-                    bits(__hmul2(__hsub2(as_half2(code_one), as_half2(0x64206420)), scale[0]));
-                out.value[2 + s][h] =
-                    bits(__hmul2(__hsub2(as_half2(code_two), as_half2(0x64206420)), scale[1]));
+                    bits(__hmul2(__hsub2(as_half2(code), as_half2(0x64206420)), scale));
             }
         return out;
     }
@@ -137,11 +153,6 @@ struct Q6K {
         const uint32_t by = offset % 4 * 8;
         const uint32_t a = words[0], b = words[1], c = words[2];
         return {__funnelshift_r(a, b, by), __funnelshift_r(b, c, by)};
-    }
-    // A signed byte in both halves: 1024 + 128 + b, less 1152.
-    __device__ static __half2 signed_in_both(uint8_t byte) {
-        const uint32_t raised = (byte ^ 0x80u) * 0x00010001u | 0x64006400u;
-        return __hsub2(as_half2(raised), as_half2(0x64806480));
     }
 };
 

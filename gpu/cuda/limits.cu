@@ -54,8 +54,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) limit_wgmma(uint32_t rounds
     for (uint32_t i = 0; i < 16; ++i) a[i / 4][i % 4] = some_halves(threadIdx.x * 16 + i);
     float sum[128];
     for (float& value : sum) value = 0;
-    products_begin();
+#pragma unroll 1
     for (uint32_t round = 0; round < rounds; ++round) {
+        products_begin();
 #pragma unroll
         for (uint32_t step = 0; step < 4; ++step)
             Product<256>::registers(sum, a[step], b + step * 2);

@@ -24,6 +24,10 @@ __device__ __forceinline__ void barrier_arrive_expecting(uint32_t barrier, uint3
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
 }
+// Arrives when all copy_16 of this thread so far have been done.
+__device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
 // Until the phase of that parity has ended.
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
     asm volatile(

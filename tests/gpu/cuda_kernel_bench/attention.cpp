@@ -16,7 +16,6 @@ namespace {
 
 // f16 scores' factors, weights and V: 11 bits each, averaged over many cells.
 constexpr double kTolerance = 2e-3;
-constexpr uint32_t kLaunchCells = 16384;
 
 struct Shape {
     uint32_t heads, kv_heads, dim;
@@ -87,6 +86,8 @@ class Chunk {
   public:
     Chunk(Bench& bench, const Cells& cells, uint32_t n, uint32_t first_cell)
         : bench_(bench), cells_(cells), shape_(cells.shape()) {
+        job_.n = n;
+        job_.first_cell = first_cell;
         const size_t values = size_t{n} * shape_.heads * shape_.dim;
         q_.resize(values);
         in_parallel(n, [&](size_t token) {
@@ -95,52 +96,67 @@ class Chunk {
                 q_[token * (values / n) + i] = random.symmetric() * 6;
         });
         const float scale = 1.442695041f / std::sqrt(static_cast<float>(shape_.dim));
-        job_ = {bench.uploaded(q_),
-                bench.allocate<float>(values),
-                bench.allocate<RunningRow>(size_t{n} * shape_.heads),
-                cells.view(),
-                shape_.heads,
-                shape_.kv_heads,
-                n,
-                first_cell,
-                0,
-                0,
-                scale,
-                0,
-                0};
+        const size_t rows = size_t{n} * shape_.heads;
+        job_ = {
+            bench.uploaded(q_),
+            cells.view(),
+            shape_.heads,
+            shape_.kv_heads,
+            shape_.dim,
+            n,
+            first_cell,
+            scale,
+            0,
+            0,
+            {bench.allocate<SoftmaxRow>(rows), bench.allocate<float>(values)},
+            {bench.allocate<SoftmaxRow>(rows * cuts()), bench.allocate<float>(values * cuts())}};
     }
 
+    uint32_t cuts() const { return (job_.first_cell + job_.n - 1) / kAttentionCut + 1; }
+    // Cuts side by side while there are fewer blocks than multiprocessors.
+    uint32_t good_at_once(const Variant& variant) const {
+        const Size3 one = grid(variant, 1);
+        const auto processors = static_cast<uint32_t>(bench_.facts().processors);
+        return std::clamp(processors / (one.x * one.y) + 1, 1u, cuts());
+    }
     double flop() const {
         const double visible = job_.n * (double(job_.first_cell) + (job_.n + 1) / 2.);
         return 4 * visible * shape_.heads * shape_.dim;
     }
-    void run(const Variant& variant, Function function, uint32_t launch_cells) {
+    Size3 grid(const Variant& variant, uint32_t at_once) const {
+        return {query_tiles(job_.n, shape_.heads / shape_.kv_heads, variant.launch.rows),
+                shape_.kv_heads, at_once};
+    }
+    void run(const Variant& variant, Function function, uint32_t at_once) {
         TensorMap k, v;
         if (variant.maps) {
             k = cells_.map(bench_, job_.kv.k, variant.launch.cells);
             v = cells_.map(bench_, job_.kv.v, variant.launch.cells);
         }
-        const uint32_t all = job_.first_cell + job_.n;
-        const Size3 grid{query_tiles(job_.n, shape_.heads / shape_.kv_heads, variant.launch.rows),
-                         shape_.kv_heads, 1};
-        for (uint32_t begin = 0; begin < all; begin += launch_cells) {
+        for (uint32_t cut = 0; cut < cuts(); cut += at_once) {
             AttentionPrompt job = job_;
-            job.begin = begin;
-            job.end = std::min(all, begin + launch_cells);
-            job.first = begin == 0;
-            job.last = job.end == all;
+            job.first_cut = cut;
+            job.cuts = std::min(at_once, cuts() - cut);
+            if (at_once == 1) job.cut = {};
             if (variant.maps)
-                bench_.launch(function, grid, variant.launch.threads, variant.launch.shared, job, k,
-                              v);
+                bench_.launch(function, grid(variant, job.cuts), variant.launch.threads,
+                              variant.launch.shared, job, k, v);
             else
-                bench_.launch(function, grid, variant.launch.threads, variant.launch.shared, job);
+                bench_.launch(function, grid(variant, job.cuts), variant.launch.threads,
+                              variant.launch.shared, job);
+            if (at_once > 1)
+                bench_.launch(bench_.find("attention_fold", "attention_fold"),
+                              {(job_.n * shape_.heads + 7) / 8, 1, 1}, 256, 0, job);
         }
     }
-    std::vector<float> outputs(const Variant& variant, Function function, uint32_t launch_cells) {
-        bench_.fill(job_.out, 0xff, q_.size() * 4);
-        bench_.fill(job_.running, 0xff, size_t{job_.n} * shape_.heads * sizeof(RunningRow));
-        run(variant, function, launch_cells);
-        return bench_.download(static_cast<const float*>(job_.out), q_.size());
+    std::vector<float> outputs(const Variant& variant, Function function, uint32_t at_once) {
+        const size_t rows = size_t{job_.n} * shape_.heads;
+        bench_.fill(job_.running.values, 0xff, q_.size() * 4);
+        bench_.fill(job_.running.rows, 0xff, rows * sizeof(SoftmaxRow));
+        bench_.fill(job_.cut.values, 0xff, q_.size() * 4 * cuts());
+        bench_.fill(job_.cut.rows, 0xff, rows * cuts() * sizeof(SoftmaxRow));
+        run(variant, function, at_once);
+        return bench_.download(static_cast<const float*>(job_.running.values), q_.size());
     }
     // Over `rows` (token, head) rows, the last tokens among them; NaN where poison was left.
     double error(const std::vector<float>& out, uint32_t rows) const {
@@ -184,37 +200,42 @@ class Chunk {
     const Cells& cells_;
     const Shape shape_;
     std::vector<float> q_;
-    AttentionPrompt job_;
+    AttentionPrompt job_ = {};
 };
 
 void check_odd(Bench& bench, const Shape& shape) {
     const size_t mark = bench.mark();
-    const Cells cells(bench, shape, 3000);
+    const Cells cells(bench, shape, 34000);
     for (const Variant& variant : variants(shape.dim)) {
         const Function function = bench.find(variant.file, variant.kernel);
         if (!function) continue;
-        const auto name = [&](const char* what) {
+        const auto name = [&](const std::string& what) {
             return std::string(variant.kernel) + " with " + std::to_string(shape.heads) + "/" +
                    std::to_string(shape.kv_heads) + " heads: " + what;
         };
         const size_t inner = bench.mark();
-        Chunk chunk(bench, cells, 301, 2001);
-        const auto out = chunk.outputs(variant, function, 4096);
-        const double error = chunk.error(out, 400);
-        bench.expect(error < kTolerance, name("relative error ") + std::to_string(error));
-        const auto cut = chunk.outputs(variant, function, 256);
-        bench.expect(std::memcmp(out.data(), cut.data(), out.size() * 4) == 0,
-                     name("other bits when cut into launches of 256 cells"));
-        Chunk part(bench, cells, 77, 2100);
-        const auto some = part.outputs(variant, function, 1024);
+        // Begins in one cut and ends in the next.
+        Chunk chunk(bench, cells, 301, 16200);
+        const auto out = chunk.outputs(variant, function, 1);
+        const double error = chunk.error(out, 200);
+        bench.expect(error < kTolerance, name("relative error " + std::to_string(error)));
+        bench.expect(std::memcmp(out.data(), chunk.outputs(variant, function, 2).data(),
+                                 out.size() * 4) == 0,
+                     name("other bits with cuts side by side"));
+        Chunk part(bench, cells, 77, 16299);
+        const auto some = part.outputs(variant, function, 1);
         bench.expect(std::memcmp(some.data(), out.data() + size_t{99} * shape.heads * shape.dim,
                                  some.size() * 4) == 0,
                      name("other bits in a shorter chunk"));
-        for (const uint32_t n : {1u, 65u}) {
-            Chunk first(bench, cells, n, 0);
-            const double own = first.error(first.outputs(variant, function, 128), n * shape.heads);
-            bench.expect(own < kTolerance,
-                         name("at the beginning, relative error ") + std::to_string(own));
+        for (const auto& [n, first] : {std::pair{1u, 0u}, {65u, 0u}, {3u, 33333u}}) {
+            Chunk few(bench, cells, n, first);
+            const auto one = few.outputs(variant, function, 1);
+            const double own = few.error(one, n * shape.heads);
+            const std::string at = std::to_string(n) + " at " + std::to_string(first);
+            bench.expect(own < kTolerance, name(at + ", relative error " + std::to_string(own)));
+            bench.expect(std::memcmp(one.data(), few.outputs(variant, function, 3).data(),
+                                     one.size() * 4) == 0,
+                         name(at + ", other bits with cuts side by side"));
         }
         bench.release(inner);
     }
@@ -236,11 +257,11 @@ void measure(Bench& bench, const char* model, const Shape& shape, const std::vec
         for (const Variant& variant : variants(shape.dim)) {
             const Function function = bench.find(variant.file, variant.kernel);
             if (!function) continue;
-            const double error =
-                work.n + work.depth > 262144
-                    ? -1
-                    : chunk.error(chunk.outputs(variant, function, kLaunchCells), 64);
-            const auto time = bench.time([&] { chunk.run(variant, function, kLaunchCells); });
+            const uint32_t at_once = chunk.good_at_once(variant);
+            const double error = work.n + work.depth > 262144
+                                     ? -1
+                                     : chunk.error(chunk.outputs(variant, function, at_once), 64);
+            const auto time = bench.time([&] { chunk.run(variant, function, at_once); });
             const double tflops = chunk.flop() / time.milliseconds * 1e-9;
             const std::string what = std::string(model) + " " + std::to_string(work.n) + " at " +
                                      std::to_string(work.depth);
@@ -255,13 +276,15 @@ void measure(Bench& bench, const char* model, const Shape& shape, const std::vec
 
 }  // namespace
 
-void attention(Bench& bench, bool full) {
+void attention(Bench& bench, Depth depth) {
     check_odd(bench, {12, 4, 128});
     check_odd(bench, {5, 1, 128});
     check_odd(bench, {4, 2, 256});
     check_odd(bench, {7, 1, 256});
-    std::vector<Work> works{{4096, 0}, {4096, 32768}};
-    if (full) works.insert(works.end(), {{2048, 0}, {8192, 0}, {512, 32768}, {4096, 131072}});
+    if (depth == Depth::checks) return;
+    const bool full = depth == Depth::full;
+    std::vector<Work> works{{4096, 0}, {512, 32768}, {4096, 32768}};
+    if (full) works.insert(works.end(), {{2048, 0}, {8192, 0}, {4096, 131072}});
     measure(bench, "32/4 heads of 128,", {32, 4, 128}, works);
     if (full) works.push_back({2048, 500000});
     measure(bench, "16/2 heads of 256,", {16, 2, 256}, works);

@@ -160,9 +160,12 @@ class RelativeError {
     double difference_ = 0, size_ = 0;
 };
 
+// checks: odd shapes, untimed. quick: times at few sizes too.
+enum class Depth { checks, quick, full };
+
 void limits(Bench& bench);
-void experts(Bench& bench, bool full);
-void attention(Bench& bench, bool full);
+void experts(Bench& bench, Depth depth);
+void attention(Bench& bench, Depth depth);
 void gather(Bench& bench);
 
 }  // namespace granary::gpu::cuda::bench

@@ -305,13 +305,15 @@ void measure(Bench& bench, const Case& shape, const std::vector<uint32_t>& chunk
 
 }  // namespace
 
-void experts(Bench& bench, bool full) {
+void experts(Bench& bench, Depth depth) {
     using enum WeightType;
     check_odd(bench, {"odd", true, q4_k, 5, 3, 768, 672});
     check_odd(bench, {"odd", false, q4_k, 7, 2, 512, 1184});
     check_odd(bench, {"odd", false, q6_k, 3, 1, 768, 288});
-    const std::vector<uint32_t> chunks =
-        full ? std::vector<uint32_t>{512, 4096, 8192} : std::vector<uint32_t>{4096};
+    if (depth == Depth::checks) return;
+    const std::vector<uint32_t> chunks = depth == Depth::full
+                                             ? std::vector<uint32_t>{512, 4096, 8192}
+                                             : std::vector<uint32_t>{512, 4096};
     const char* const small = "Qwen3-30B";
     const char* const large = "Qwen3.6-35B";
     measure(bench, {small, true, q4_k, 128, 8, 2048, 768}, chunks);

@@ -2,9 +2,11 @@
 // Checks the CUDA kernels of the prompt path against references in double precision and times them
 // at the shapes of real models, beside the card's own limits measured in the same run.
 //
-//   cuda_kernel_bench [--device N] [--quick] [--only limits,experts,attention,gather] [--json FILE]
+//   cuda_kernel_bench [--device N] [--checks | --quick] [--only limits,experts,attention,gather]
+//   [--json FILE]
 //
-// Ends with 1 when a check failed, 2 when something went wrong. --quick: checks and few sizes.
+// Ends with 1 when a check failed, 2 when something went wrong. --checks: odd shapes only, untimed,
+// for memory and race checkers. --quick: those and few sizes.
 #include <cstring>
 
 #include "tests/gpu/cuda_kernel_bench/bench.h"
@@ -42,13 +44,15 @@ void write_json(const Bench& bench, const char* path) {
 
 int run(int count, char** arguments) {
     int device = 0;
-    bool quick = false;
+    Depth depth = Depth::full;
     std::string only = "limits,experts,attention,gather";
     const char* json = nullptr;
     for (int i = 1; i < count; ++i) {
         const auto is = [&](const char* name) { return std::strcmp(arguments[i], name) == 0; };
         if (is("--quick")) {
-            quick = true;
+            depth = Depth::quick;
+        } else if (is("--checks")) {
+            depth = Depth::checks;
         } else if (i + 1 < count && is("--device")) {
             device = std::atoi(arguments[++i]);
         } else if (i + 1 < count && is("--only")) {
@@ -64,10 +68,10 @@ int run(int count, char** arguments) {
     Bench bench(device);
     std::printf("%s, capability %d, %d multiprocessors\n", bench.facts().name.c_str(),
                 bench.facts().capability, bench.facts().processors);
-    limits(bench);
-    if (wanted("experts")) experts(bench, !quick);
-    if (wanted("attention")) attention(bench, !quick);
-    if (wanted("gather")) gather(bench);
+    if (depth != Depth::checks) limits(bench);
+    if (wanted("experts")) experts(bench, depth);
+    if (wanted("attention")) attention(bench, depth);
+    if (wanted("gather") && depth != Depth::checks) gather(bench);
     if (json) write_json(bench, json);
     std::printf("%d checks failed\n", bench.failures());
     return bench.failures() ? 1 : 0;
