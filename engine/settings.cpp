@@ -222,8 +222,10 @@ Result<void> set_threads(Settings& settings, std::string_view value) {
 }
 
 Result<void> set_device(Settings& settings, std::string_view value) {
-    if (value != "host")
-        return bad_value("device", value, "host: this version computes on the CPU only");
+    constexpr std::string_view kCuda = "cuda:";
+    const bool gpu = value.starts_with(kCuda) && parse_count(value.substr(kCuda.size()), 0, 63);
+    if (value != "host" && !gpu)
+        return bad_value("device", value, "host or a GPU by its number, such as cuda:0");
     settings.device = value;
     return {};
 }
@@ -312,7 +314,7 @@ const std::array<Setting, 12>& table() {
         {{"threads", "Threads that compute (auto: the cores that this program may use)."},
          set_threads,
          [](const Settings& s) { return count_text(s.threads); }},
-        {{"device", "What computes; this version knows host, the CPU."},
+        {{"device", "What computes: host (the CPU) or a GPU by its number, such as cuda:0."},
          set_device,
          [](const Settings& s) { return s.device; }},
         {{"granule",

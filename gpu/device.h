@@ -100,6 +100,11 @@ class DeviceMemory {
     virtual uint64_t driver_bytes() const = 0;
 
     virtual Result<HostBuffer> page_locked(size_t bytes) = 0;
+    // Lets the device read host memory that is mapped already (a model file) where it lies, until
+    // the device is gone; counts as no allocation. Whole pages; they must stay mapped. Errors: the
+    // driver's, where the system does not allow it. A device that computes in main memory has
+    // nothing to do.
+    virtual Result<void> lock_pages(std::span<const std::byte>) { return {}; }
 
     // ---- streams -------------------------------------------------------------------------
     // Host memory that is not page-locked is read before the call returns on the compute stream; on

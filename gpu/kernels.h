@@ -131,6 +131,9 @@ class Kernels {
     // beside their codes.
     virtual bool keeps_hidden_values() const = 0;
 
+    // How many of a prompt's experts should come together, so that a call keeps the device busy.
+    virtual uint32_t experts_at_once() const = 0;
+
     // Bytes that prompt operations need beside a chunk's buffers: lies in the loan, handed over
     // each time the loan is laid. A constant plus a constant for each row.
     virtual size_t prompt_scratch_bytes(const AttentionShape& shape, uint32_t experts,

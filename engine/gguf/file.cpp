@@ -159,6 +159,12 @@ uint32_t File::version() const {
     return impl_->first.version;
 }
 
+std::vector<std::span<const std::byte>> File::mappings() const {
+    std::vector<std::span<const std::byte>> parts;
+    for (const Mapping& file : impl_->mapped) parts.emplace_back(file.data(), file.size());
+    return parts;
+}
+
 uint64_t File::total_bytes() const {
     uint64_t bytes = 0;
     for (const Mapping& file : impl_->mapped) bytes += file.size();

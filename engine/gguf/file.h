@@ -66,6 +66,8 @@ class File {
     ~File();
 
     const std::string& path() const;
+    // The parts as they are mapped, whole.
+    std::vector<std::span<const std::byte>> mappings() const;
     uint32_t version() const;
     uint64_t total_bytes() const;                                          // of all parts
     std::span<const std::pair<std::string_view, Value>> metadata() const;  // in file order

@@ -86,7 +86,9 @@ LoanLayout loan_layout(const ModelFacts& model, const DeviceFacts& device, uint3
         layout.ring = layout.bytes;
         layout.ring_stride =
             *std::max_element(model.expert_bytes.begin(), model.expert_bytes.end());
-        layout.bytes += kRingBuffers * layout.ring_stride;
+        layout.ring_wave = device.ring_wave;
+        layout.ring_waves = device.ring_waves;
+        layout.bytes += uint64_t{layout.ring_waves} * layout.ring_wave * layout.ring_stride;
     }
     return layout;
 }

@@ -16,7 +16,6 @@ inline constexpr uint64_t kPartAlignment = 64;   // of an expert's matrices in i
 inline constexpr uint32_t kDecodeRows = 8;       // tokens of one decode step at most
 inline constexpr uint32_t kSmallestChunk = 64;   // tokens of the smallest loan
 inline constexpr uint32_t kLargestChunk = 16384;
-inline constexpr uint32_t kRingBuffers = 4;  // experts in flight to a staged chunk
 
 constexpr uint64_t round_up(uint64_t value, uint64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
@@ -62,8 +61,9 @@ struct LoanLayout {
     PassLayout pass;                          // at offset 0
     uint64_t scratch = 0, scratch_bytes = 0;  // of prompt kernels
     uint64_t entries = 0;  // gpu::ExpertEntry [experts] of the layer at hand; card face only
-    uint64_t ring = 0;     // kRingBuffers * ring_stride bytes; card face only
+    uint64_t ring = 0;     // ring_waves * ring_wave * ring_stride bytes; card face only
     uint64_t ring_stride = 0;
+    uint32_t ring_wave = 1, ring_waves = 1;  // experts copied and computed together; waves
     uint64_t bytes = 0;
 };
 LoanLayout loan_layout(const ModelFacts& model, const DeviceFacts& device, uint32_t chunk);

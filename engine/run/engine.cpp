@@ -1,65 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "granary/engine.h"
 
+#include <chrono>
+
+#include "engine/run/device.h"
 #include "engine/run/engine_impl.h"
 #include "granary/device_profile.h"
 
 namespace granary {
-namespace {
-
-// Of the machine, not of the card that it plays: a plan for a larger card must be possible.
-uint64_t free_memory() {
-    const auto machine = gpu::host_device_info({});
-    return machine ? machine->free_bytes : 0;
-}
-
-// What the planner must know of a device and of its kernels' buffers.
-DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmetic arithmetic) {
-    DeviceFacts facts;
-    facts.face = device.info().face;
-    facts.granule_bytes = device.info().granule_bytes;
-    facts.free_bytes = free_memory();
-    const gpu::Kernels& kernels = device.kernels();
-    if (arithmetic == gpu::Arithmetic::fast) {
-        facts.code_bytes_hidden = kernels.code_bytes(model.hidden);
-        facts.code_bytes_attention =
-            kernels.code_bytes(model.attention.heads * model.attention.head_dim);
-        facts.code_bytes_ffn = kernels.code_bytes(model.expert_ffn);
-        if (model.delta_layers) facts.code_bytes_delta = kernels.code_bytes(model.delta.width());
-        if (model.shared_ffn) facts.code_bytes_shared = kernels.code_bytes(model.shared_ffn);
-    }
-    if (arithmetic == gpu::Arithmetic::f32) facts.auto_kv = gpu::KvFormat::f32;
-    const uint64_t one = kernels.scratch_bytes(model.attention, gpu::kDecodeCut);
-    const uint64_t two = kernels.scratch_bytes(model.attention, 2 * gpu::kDecodeCut);
-    facts.scratch_per_cut = two - one;
-    facts.scratch_base = one - facts.scratch_per_cut;
-    const auto prompt_scratch = [&](uint32_t rows) {
-        return kernels.prompt_scratch_bytes(model.attention, model.experts, model.experts_used,
-                                            rows);
-    };
-    facts.prompt_scratch_per_row = prompt_scratch(2) - prompt_scratch(1);
-    facts.prompt_scratch_base = prompt_scratch(1) - facts.prompt_scratch_per_row;
-    const bool f32 = arithmetic == gpu::Arithmetic::f32;
-    facts.expert_out_bytes = f32 ? sizeof(float) : kernels.expert_out_bytes();
-    const bool values = f32 || kernels.keeps_hidden_values();
-    facts.hidden_value_bytes = values ? sizeof(float) : 0;
-    facts.threads = device.info().threads;
-    const auto machine = gpu::host_device_info({});
-    facts.threads_unless_told = machine ? machine->threads : facts.threads;
-    return facts;
-}
-
-gpu::HostDeviceOptions device_options(const Settings& settings, int nice) {
-    gpu::HostDeviceOptions options;
-    options.face = settings.vram_budget ? gpu::Face::card : gpu::Face::unified;
-    if (settings.vram_budget) options.granule_bytes = settings.granule;
-    options.budget_bytes = settings.vram_budget;
-    options.threads = settings.threads;
-    options.nice = nice;
-    return options;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
                                                     uint64_t freed) const {
@@ -68,9 +16,8 @@ Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
     if (!model) return tl::unexpected(model.error());
     core->model = std::move(*model);
 
-    gpu::HostDeviceOptions wanted = device_options(settings, options.nice);
-    for (;;) {
-        auto device = gpu::make_host_device(wanted);
+    for (size_t granule_bytes = 0;;) {
+        auto device = open_device(settings, granule_bytes, options.nice);
         if (!device) return tl::unexpected(device.error());
         core->device = std::move(*device);
         core->facts = facts_of(*core->device, core->model.facts, options.arithmetic);
@@ -82,11 +29,24 @@ Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
         core->plan = *plan;
         if (core->plan.granule_bytes == core->device->info().granule_bytes) return core;
         // The unified face has no budget until it is planned; a large one gets large granules.
-        wanted.granule_bytes = core->plan.granule_bytes;
+        granule_bytes = core->plan.granule_bytes;
     }
 }
 
+Result<void> Engine::Impl::lock_weights(Core& core) const {
+    if (core.plan.settings.device == "host") return {};
+    const auto start = std::chrono::steady_clock::now();
+    for (const std::span<const std::byte> part : file->mappings())
+        if (auto r = core.device->lock_pages(part); !r) return r;
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    log(LogLevel::info,
+        "the model file is locked in main memory: " + format_bytes(file->total_bytes()) + " in " +
+            std::to_string(took.count()) + " s");
+    return {};
+}
+
 Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
+    if (auto r = lock_weights(core); !r) return r;
     auto memory = MemoryManager::create(*core.device, core.model, core.plan, core.facts, telemetry,
                                         options.log, progress);
     if (!memory) return tl::unexpected(memory.error());
@@ -228,7 +188,7 @@ Result<Planner> make_planner(const std::string& path, const Settings& settings,
         if (profile) return Planner(model->facts, profile->facts(model->facts));
         Settings without_card = settings;  // its kernels need the same
         without_card.vram_budget = 0;
-        auto device = gpu::make_host_device(device_options(without_card, 0));
+        auto device = open_device(without_card, 0, 0);
         if (!device) return tl::unexpected(device.error());
         return Planner(model->facts, facts_of(**device, model->facts, gpu::Arithmetic::fast));
     });

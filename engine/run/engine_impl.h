@@ -49,6 +49,8 @@ struct Engine::Impl {
     // Model, device and plan of `settings`; asks for no memory yet. `freed`: bytes that this
     // process will have given back when the core is laid.
     Result<std::unique_ptr<Core>> prepare(const Settings& settings, uint64_t freed) const;
+    // Lets a GPU read the experts and the embedding where the file is mapped.
+    Result<void> lock_weights(Core& core) const;
     // Creates and fills the memory of a prepared core.
     Result<void> lay(Core& core, const LoadProgress& progress);
     RunContext context() const;

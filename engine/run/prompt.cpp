@@ -1,112 +1,154 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The prompt loop: a chunk of tokens passes through all layers together, in the loan's buffers.
 #include <algorithm>
-#include <array>
 
 #include "engine/run/pass.h"
 
 namespace granary {
 namespace {
 
-// The experts of one layer for one chunk. Resident ones are read from their slots; the others
-// come through the ring, each once, in fixed order: all of them when the chunk streams, those
-// that have routes when it is staged. Of a staged chunk's the CPU computes a share where they lie:
-// the coldest, which have the fewest rows to pay for a copy.
+// The experts of a chunk. Resident ones are read from their slots; the others come through the
+// ring in waves, each expert once, in fixed order: all of them when the chunk streams, those that
+// have routes when it is staged. Streamed waves are copied as far ahead as the ring goes, also
+// into the next layer while attention computes: residency does not change in a chunk. Of a staged
+// chunk's experts the CPU computes a share where they lie: the coldest, which have the fewest rows
+// to pay for a copy.
 class ExpertPass {
   public:
     ExpertPass(const RunContext& run, const MemoryManager::Loan& loan, uint32_t chunk)
         : run_(run),
           loan_(loan),
           stream_(chunk >= run.plan.stream_min),
-          entries_(reinterpret_cast<gpu::ExpertEntry*>(loan.base + loan.layout.entries)) {}
+          wave_size_(loan.layout.ring_wave),
+          layers_(run.model.facts.layers),
+          entries_(reinterpret_cast<gpu::ExpertEntry*>(loan.base + loan.layout.entries)),
+          filled_(loan.layout.ring_waves),
+          drained_(loan.layout.ring_waves) {
+        for (uint32_t n = 0; n < layers_.size(); ++n) split(n);
+        if (stream_)
+            for (size_t i = 0; i < filled_.size(); ++i) copy_next_wave();
+    }
 
     void run(uint32_t layer, const PassBuffers& at) {
         const MoeWeights& moe = run_.model.layers[layer].moe;
-        home_ = moe.home.data();
         const gpu::ExpertCacheView& cache = run_.memory.experts().view(layer);
-        const gpu::ExpertCacheView& known = run_.memory.experts().known(layer);  // as it stays
-        ready_.clear();
-        missing_.clear();
-        const bool in_place = run_.memory.experts().rows() == 0;
-        for (uint32_t e = 0; e < cache.experts; ++e)
-            (in_place || known.slot_of[e] >= 0 ? ready_ : missing_)
-                .push_back(static_cast<int32_t>(e));
-        if (!stream_) share_with_cpu(known);
+        const Layer& lists = layers_[layer];
         const gpu::ExpertEntry* entries = cache.entries;
-        if (!missing_.empty()) {
-            place_missing(known);
+        if (!lists.missing.empty()) {
+            place_missing(layer);
             entries = entries_;
         }
         const auto compute = [&](std::span<const int32_t> list) {
             run_.kernels().expert_ffn(moe.shape, entries, list, at.routes, at.norm, at.hidden,
                                       at.expert_out);
         };
-        if (stream_) {
-            size_t copied = 0;
-            const size_t ahead = std::min<size_t>(kRingBuffers, missing_.size());
-            for (; copied < ahead; ++copied) copy_ahead(cache, copied);
-            compute(ready_);
-            for (size_t i = 0; i < missing_.size(); ++i) {
-                run_.device.wait(gpu::StreamId::compute, filled_[i % kRingBuffers]);
-                compute({&missing_[i], 1});
-                drained_[i % kRingBuffers] = run_.device.record(gpu::StreamId::compute);
-                if (copied < missing_.size()) copy_ahead(cache, copied++);
-            }
-        } else {
-            compute(ready_);
-            for (size_t first = 0; first < missing_.size(); first += kRingBuffers) {
-                const std::span<const int32_t> wave(
-                    &missing_[first], std::min<size_t>(kRingBuffers, missing_.size() - first));
+        compute(lists.ready);
+        for (; computed_ < waves_.size() && waves_[computed_].layer == layer; ++computed_) {
+            const std::span<const int32_t> wave = experts_of(waves_[computed_]);
+            if (!stream_) {
                 run_.kernels().gather_routed(cache, wave, at.routes, entries_);
                 compute(wave);
+                continue;
             }
+            const size_t place = computed_ % filled_.size();
+            run_.device.wait(gpu::StreamId::compute, filled_[place]);
+            compute(wave);
+            drained_[place] = run_.device.record(gpu::StreamId::compute);
+            copy_next_wave();
         }
     }
 
   private:
-    void share_with_cpu(const gpu::ExpertCacheView& known) {
-        const size_t count = missing_.size() * run_.plan.cpu_share / 100;
-        if (count == 0) return;
-        std::stable_sort(missing_.begin(), missing_.end(),
-                         [&](int32_t a, int32_t b) { return known.heat[a] > known.heat[b]; });
-        ready_.insert(ready_.end(), missing_.end() - static_cast<ptrdiff_t>(count), missing_.end());
-        missing_.resize(missing_.size() - count);
-        std::sort(ready_.begin(), ready_.end());
-        std::sort(missing_.begin(), missing_.end());
+    struct Layer {
+        std::vector<int32_t> ready, missing;  // readable where they are; through the ring
+        size_t first_wave = 0;
+    };
+    struct Wave {
+        uint32_t layer = 0;
+        size_t first = 0;  // of the layer's missing experts
+    };
+
+    void split(uint32_t layer) {
+        const gpu::ExpertCacheView& known = run_.memory.experts().known(layer);
+        const bool in_place = run_.memory.experts().rows() == 0;
+        Layer& lists = layers_[layer];
+        for (uint32_t e = 0; e < known.experts; ++e)
+            (in_place || known.slot_of[e] >= 0 ? lists.ready : lists.missing)
+                .push_back(static_cast<int32_t>(e));
+        if (!stream_) share_with_cpu(known, lists);
+        lists.first_wave = waves_.size();
+        for (size_t first = 0; first < lists.missing.size(); first += wave_size_)
+            waves_.push_back({layer, first});
     }
 
-    // Writes the layer's pointer table: slots for residents, ring buffers for the others.
-    void place_missing(const gpu::ExpertCacheView& cache) {
-        table_.assign(cache.entries, cache.entries + cache.experts);
-        for (size_t i = 0; i < missing_.size(); ++i) {
-            std::byte* const buffer =
-                loan_.base + loan_.layout.ring + i % kRingBuffers * loan_.layout.ring_stride;
-            table_[missing_[i]] = {buffer, buffer + cache.up_offset, buffer + cache.down_offset};
-        }
+    void share_with_cpu(const gpu::ExpertCacheView& known, Layer& lists) const {
+        std::vector<int32_t>& missing = lists.missing;
+        const size_t count = missing.size() * run_.plan.cpu_share / 100;
+        if (count == 0) return;
+        std::stable_sort(missing.begin(), missing.end(),
+                         [&](int32_t a, int32_t b) { return known.heat[a] > known.heat[b]; });
+        lists.ready.insert(lists.ready.end(), missing.end() - static_cast<ptrdiff_t>(count),
+                           missing.end());
+        missing.resize(missing.size() - count);
+        std::sort(lists.ready.begin(), lists.ready.end());
+        std::sort(missing.begin(), missing.end());
+    }
+
+    std::span<const int32_t> experts_of(const Wave& wave) const {
+        const std::vector<int32_t>& missing = layers_[wave.layer].missing;
+        return {&missing[wave.first], std::min(wave_size_, missing.size() - wave.first)};
+    }
+    // Where expert number `i` of wave number `wave` lies in the ring.
+    gpu::ExpertEntry place_of(size_t wave, size_t i) const {
+        const gpu::ExpertCacheView& known = run_.memory.experts().known(waves_[wave].layer);
+        std::byte* const buffer =
+            loan_.base + loan_.layout.ring +
+            (wave % filled_.size() * wave_size_ + i) * loan_.layout.ring_stride;
+        return {buffer, buffer + known.up_offset, buffer + known.down_offset};
+    }
+
+    // Writes the layer's pointer table: slots for residents, places in the ring for the others.
+    void place_missing(uint32_t layer) {
+        const gpu::ExpertCacheView& known = run_.memory.experts().known(layer);
+        const Layer& lists = layers_[layer];
+        table_.assign(known.entries, known.entries + known.experts);
+        for (size_t i = 0; i < lists.missing.size(); ++i)
+            table_[lists.missing[i]] = place_of(lists.first_wave + i / wave_size_, i % wave_size_);
         run_.device.copy(gpu::StreamId::compute, entries_, table_.data(),
                          table_.size() * sizeof(gpu::ExpertEntry));
     }
 
-    void copy_ahead(const gpu::ExpertCacheView& cache, size_t i) {
-        const int32_t expert = missing_[i];
-        const gpu::ExpertEntry& home = home_[expert];
-        const auto to = [&](const std::byte* p) { return const_cast<std::byte*>(p); };
-        const auto copy_stream = gpu::StreamId::copy;
-        run_.device.wait(copy_stream, drained_[i % kRingBuffers]);
-        run_.device.copy(copy_stream, to(table_[expert].gate), home.gate, cache.gate_bytes);
-        run_.device.copy(copy_stream, to(table_[expert].up), home.up, cache.up_bytes);
-        run_.device.copy(copy_stream, to(table_[expert].down), home.down, cache.down_bytes);
-        filled_[i % kRingBuffers] = run_.device.record(copy_stream);
+    void copy_next_wave() {
+        if (copied_ == waves_.size()) return;
+        const Wave& wave = waves_[copied_];
+        const gpu::ExpertCacheView& known = run_.memory.experts().known(wave.layer);
+        const std::vector<gpu::ExpertEntry>& home = run_.model.layers[wave.layer].moe.home;
+        const size_t place = copied_ % filled_.size();
+        const auto copy = [&](const std::byte* to, const std::byte* from, size_t bytes) {
+            run_.device.copy(gpu::StreamId::copy, const_cast<std::byte*>(to), from, bytes);
+        };
+        run_.device.wait(gpu::StreamId::copy, drained_[place]);
+        size_t i = 0;
+        for (const int32_t expert : experts_of(wave)) {
+            const gpu::ExpertEntry to = place_of(copied_, i++);
+            copy(to.gate, home[expert].gate, known.gate_bytes);
+            copy(to.up, home[expert].up, known.up_bytes);
+            copy(to.down, home[expert].down, known.down_bytes);
+        }
+        filled_[place] = run_.device.record(gpu::StreamId::copy);
+        ++copied_;
     }
 
     const RunContext& run_;
     const MemoryManager::Loan& loan_;
     const bool stream_;
-    gpu::ExpertEntry* const entries_;         // device table of the layer at hand
-    const gpu::ExpertEntry* home_ = nullptr;  // [experts] of the layer at hand
-    std::vector<int32_t> ready_, missing_;    // readable where they are; through the ring
+    const size_t wave_size_;
+    std::vector<Layer> layers_;
+    std::vector<Wave> waves_;           // of all layers, in order
+    size_t copied_ = 0, computed_ = 0;  // of them
+    gpu::ExpertEntry* const entries_;   // device table of the layer at hand
     std::vector<gpu::ExpertEntry> table_;
-    std::array<gpu::Event, kRingBuffers> filled_{}, drained_{};
+    std::vector<gpu::Event> filled_, drained_;  // by place in the ring
 };
 
 }  // namespace
@@ -137,6 +179,9 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
         kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
         add_shared_expert(run, n, at);
 
+        // So that nothing is queued further ahead than a layer: Stop must be noticed soon.
+        if (auto r = run.device.synchronize(gpu::StreamId::compute); !r)
+            return tl::unexpected(r.error());
         if (!callback(n + 1)) {
             (void)run.device.synchronize(gpu::StreamId::copy);
             (void)run.device.synchronize(gpu::StreamId::compute);

@@ -71,7 +71,10 @@ Result<void> GpuMemory::initialise(std::shared_ptr<const Driver> driver, const O
 
 GpuMemory::~GpuMemory() {
     // The destructors of the parts need the context; whether it is alive is theirs to find out.
-    if (context_) (void)context_->make_current();
+    if (!context_) return;
+    (void)context_->make_current();
+    streams_.reset();  // waits for copies from what is let go here
+    for (std::byte* memory : locked_) (void)context_->driver().host_unregister(memory);
 }
 
 Result<std::pair<uint64_t, uint64_t>> GpuMemory::memory_now() {
@@ -147,6 +150,21 @@ Result<HostBuffer> GpuMemory::page_locked(size_t bytes) {
                        }};
         buffer.bytes = bytes;
         return buffer;
+    });
+}
+
+Result<void> GpuMemory::lock_pages(std::span<const std::byte> memory) {
+    if (memory.empty()) return {};
+    return guarded([&]() -> Result<void> {
+        const Driver& driver = context_->driver();
+        auto* const start = const_cast<std::byte*>(memory.data());
+        const unsigned flags = kHostPortable | kHostMapped | kHostReadOnly;
+        if (const Status status = driver.host_register(start, memory.size(), flags); status != 0)
+            return tl::unexpected(driver.error(status, driver.host_register.name(),
+                                               "The model file cannot be locked in main memory",
+                                               format_bytes(memory.size())));
+        locked_.push_back(start);
+        return {};
     });
 }
 

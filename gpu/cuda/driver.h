@@ -58,7 +58,7 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
 inline constexpr int kRecommendedGranularity = 1;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
-inline constexpr unsigned kHostPortable = 1, kHostMapped = 2;
+inline constexpr unsigned kHostPortable = 1, kHostMapped = 2, kHostReadOnly = 8;
 inline constexpr unsigned kRegisterReadOnly = 8;  // HIP ignores it
 inline constexpr int kCaptureThreadLocal = 1;
 

@@ -75,7 +75,7 @@ TEST(Settings, RefusesEverythingElseAndChangesNothing) {
         {"cpu-share", {"", "-1", "101", "101%", "%", "50%%", "half", "1.5%", "on"}},
         {"deterministic", {"", "true", "On", "1", "auto"}},
         {"threads", {"", "257", "-2", "two", "1.0"}},
-        {"device", {"", "cuda:0", "Host", "cpu"}},
+        {"device", {"", "cuda", "cuda:", "cuda:-1", "cuda:64", "cuda:0x1", "Host", "cpu"}},
         {"granule", {"", "0", "32KiB", "128MiB", "96KiB", "65537"}},
     };
     for (const auto& [name, values] : cases) {

@@ -52,6 +52,8 @@ struct DeviceFacts {
     uint64_t prompt_scratch_base = 0, prompt_scratch_per_row = 0;
     uint64_t expert_out_bytes = 4;    // of one value that an expert puts out
     uint64_t hidden_value_bytes = 4;  // of one value between an expert's matrices; 0: codes only
+    // The ring through which experts come: so many at once, in so many waves.
+    uint32_t ring_wave = 1, ring_waves = 4;
     uint32_t threads = 0, threads_unless_told = 0;
     // What `kv` auto stands for, where that is no choice: f32 in f32 arithmetic.
     std::optional<gpu::KvFormat> auto_kv;
