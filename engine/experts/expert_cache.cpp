@@ -48,16 +48,10 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const Model& model, gpu
     std::memset(copy->data.get(), 0, copy->bytes);
     std::unique_ptr<ExpertCache> cache(
         new ExpertCache(model, device, rows, tables, std::move(*copy)));
-    for (uint32_t n = 0; n < model.facts.layers; ++n) {
-        gpu::ExpertCacheView& known = cache->known_[n];
-        const std::vector<gpu::ExpertEntry>& home = model.layers[n].moe.home;
-        std::copy(home.begin(), home.end(), known.entries);
-        std::copy(home.begin(), home.end(), const_cast<gpu::ExpertEntry*>(known.home));
-        std::fill_n(known.slot_of, experts, -1);
-        std::fill_n(known.expert_in, rows, -1);
+    for (uint32_t n = 0; n < model.facts.layers; ++n)
         for (uint32_t row = 0; row < rows; ++row)
-            known.slot_base[row] = range + cache->begin_of(row, n);
-    }
+            cache->known_[n].slot_base[row] = range + cache->begin_of(row, n);
+    cache->forget();
     return cache;
 }
 
@@ -79,6 +73,19 @@ ExpertCache::ExpertCache(const Model& model, gpu::Device& device, uint32_t rows,
         slot_offset_[n + 1] = slot_offset_[n] + model.facts.expert_bytes[n];
         views_.push_back(view_of(moe, tables_ + n * stride, experts, rows));
         known_.push_back(view_of(moe, copy_.data.get() + n * stride, experts, rows));
+    }
+}
+
+void ExpertCache::forget() {
+    for (uint32_t n = 0; n < known_.size(); ++n) {
+        gpu::ExpertCacheView& known = known_[n];
+        const std::vector<gpu::ExpertEntry>& home = model_.layers[n].moe.home;
+        std::copy(home.begin(), home.end(), known.entries);
+        std::copy(home.begin(), home.end(), const_cast<gpu::ExpertEntry*>(known.home));
+        std::fill_n(known.slot_of, known.experts, -1);
+        std::fill_n(known.expert_in, rows_, -1);
+        std::fill_n(known.heat, known.experts, 0.0f);
+        std::fill_n(known.last_use, known.experts, 0u);
     }
 }
 

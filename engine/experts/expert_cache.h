@@ -39,6 +39,10 @@ class ExpertCache {
     // Reads the tables back. The device must not be at work; the caller waits for the compute
     // stream before it looks at them.
     void read_back();
+    // Writes the host's copy to the device, on the compute stream.
+    void publish();
+    // In the host's copy no slot holds an expert any more, and none is hot.
+    void forget();
 
     // Where experts may lie from now on, published. An expert that loses its slot takes that of its
     // layer's coldest one if it is hotter. Returns how many slots experts lost. The copies are on
@@ -69,7 +73,6 @@ class ExpertCache {
   private:
     ExpertCache(const Model& model, gpu::Device& device, uint32_t rows, std::byte* tables,
                 gpu::HostBuffer copy);
-    void publish();
     uint64_t begin_of(uint32_t row, uint32_t layer) const {
         return row * row_bytes_ + slot_offset_[layer];
     }

@@ -125,13 +125,34 @@ Result<void> MemoryManager::unmap(Mapped& range, size_t first, size_t count) {
 }
 
 Result<void> MemoryManager::quiesce() {
-    if (auto r = device_.synchronize(gpu::StreamId::copy); !r) return r;
-    if (experts_) experts_->read_back();
-    return device_.synchronize(gpu::StreamId::compute);
+    if (auto r = wait_for(gpu::StreamId::copy); !r) return r;
+    return sync_tables();
+}
+
+Result<void> MemoryManager::sync_tables() {
+    if (!experts_) return settle();
+    if (tables_lost_)
+        experts_->publish();
+    else
+        experts_->read_back();
+    auto done = settle();
+    if (done) tables_lost_ = false;
+    return done;
 }
 
 Result<void> MemoryManager::settle() {
-    return device_.synchronize(gpu::StreamId::compute);
+    return wait_for(gpu::StreamId::compute);
+}
+
+Result<void> MemoryManager::wait_for(gpu::StreamId stream) {
+    auto done = device_.synchronize(stream);
+    if (!done && experts_) {
+        // Tables that were not read back or came in part, and moves that may have stopped half-way,
+        // are not to be trusted: the cache begins anew, and nothing runs before the device knows.
+        experts_->forget();
+        tables_lost_ = true;
+    }
+    return done;
 }
 
 uint32_t MemoryManager::update_spans() {
@@ -185,46 +206,42 @@ void MemoryManager::quarantine(std::span<const gpu::GranuleId> granules, const E
                  " out of use until the model is loaded again: " + cause.message());
 }
 
-uint32_t MemoryManager::give_below_top(std::span<const gpu::GranuleId> granules) {
+uint32_t MemoryManager::fill_gap(std::span<const gpu::GranuleId> granules, uint32_t& mark,
+                                 bool downward, Error& cause) {
     const auto count = static_cast<uint32_t>(granules.size());
-    if (map(range_, top_ - count, granules)) {
-        top_ -= count;
+    if (map(range_, downward ? mark - count : mark, granules)) {
+        mark = downward ? mark - count : mark + count;
         return count;
     }
-    // One by one, so that a granule that cannot be mapped costs no other.
-    const uint32_t before = top_;
-    for (size_t i = count; i-- > 0;) {
-        if (auto r = map(range_, top_ - 1, granules.subspan(i, 1)); r)
-            --top_;
-        else
-            quarantine(granules.subspan(i, 1), r.error());
+    // One by one, so that a granule that cannot be mapped costs no other. A device that is lost
+    // need not be asked again.
+    std::vector<gpu::GranuleId> failed;
+    for (uint32_t i = 0; i < count; ++i) {
+        const size_t at = downward ? count - 1 - i : i;
+        if (failed.empty() || cause.kind != ErrorKind::device_lost) {
+            if (auto r = map(range_, downward ? mark - 1 : mark, granules.subspan(at, 1)); r) {
+                mark = downward ? mark - 1 : mark + 1;
+                continue;
+            } else {
+                cause = r.error();
+            }
+        }
+        failed.push_back(granules[at]);
     }
-    return before - top_;
+    quarantine(failed, cause);
+    return count - static_cast<uint32_t>(failed.size());
 }
 
-uint32_t MemoryManager::give_above_low(std::span<const gpu::GranuleId> granules) {
-    const auto count = static_cast<uint32_t>(granules.size());
-    if (map(range_, low_, granules)) {
-        low_ += count;
-        return count;
-    }
-    const uint32_t before = low_;
-    for (size_t i = 0; i < count; ++i) {
-        if (auto r = map(range_, low_, granules.subspan(i, 1)); r)
-            ++low_;
-        else
-            quarantine(granules.subspan(i, 1), r.error());
-    }
-    return low_ - before;
-}
-
-uint32_t MemoryManager::give(std::vector<gpu::GranuleId> granules, uint32_t lowest_top) {
+uint32_t MemoryManager::give(std::vector<gpu::GranuleId> granules, uint32_t lowest_top,
+                             Error* cause) {
     // Neighbours by number are one piece to the device: in order they make the fewest.
     std::sort(granules.begin(), granules.end());
     const std::span<const gpu::GranuleId> all(granules);
     const size_t above = std::min<size_t>(all.size(), top_ - std::min(top_, lowest_top));
-    uint32_t back = give_below_top(all.last(above));
-    back += give_above_low(all.first(all.size() - above));
+    Error failure;
+    uint32_t back = fill_gap(all.last(above), top_, true, failure);
+    back += fill_gap(all.first(all.size() - above), low_, false, failure);
+    if (cause) *cause = failure;
     (void)settle();  // tables of this change may still be on their way to the device
     update_spans();
     return back;
@@ -287,9 +304,7 @@ Result<void> MemoryManager::slide(uint32_t count) {
             update_spans();
             return done;
         }
-        if (give(moved, old_top - part) < part)
-            return fail(ErrorKind::device, "granules could not be mapped again",
-                        plural(part, "granule") + " moved", "Try again");
+        if (Error cause; give(moved, old_top - part, &cause) < part) return tl::unexpected(cause);
         count -= part;
     }
     return settle();
@@ -353,14 +368,18 @@ uint32_t MemoryManager::kv_need(KvId id, uint64_t cells) const {
 
 uint32_t MemoryManager::kv_available() const {
     const uint32_t kept = std::max(loan_, plan_.smallest_loan);
-    return low_ - std::min(low_, plan_.floor) + (end_ - top_ - std::min(end_ - top_, kept));
+    return lendable() - std::min(lendable(), kept);
 }
 
 Result<MemoryManager::Growth> MemoryManager::grow_kv(KvId id, uint64_t cells) {
     Mapped& range = kv_.at(id);
     const uint32_t need = kv_need(id, cells);
     Growth growth;
-    if (need == 0 && kv_cells(id) >= cells) return growth;
+    if (need == 0 && kv_cells(id) >= cells) {
+        if (tables_lost_)
+            if (auto r = quiesce(); !r) return tl::unexpected(r.error());
+        return growth;
+    }
     if (need > kv_available()) {
         event(MemoryEvent::Kind::refused, cells, need, 0);
         const Error refusal{
@@ -496,6 +515,12 @@ Result<void> MemoryManager::set_budget(const Plan& plan) {
         auto granules = take(count, growth);
         if (!granules) return tl::unexpected(granules.error());
         if (auto r = device_.release_granules(*granules); !r) {
+            // Some may be with the driver all the same.
+            const auto gone =
+                std::stable_partition(granules->begin(), granules->end(),
+                                      [&](gpu::GranuleId id) { return device_.held(id); });
+            quarantine({gone, granules->end()}, r.error());
+            granules->erase(gone, granules->end());
             give(std::move(*granules), resting_top());
             publish(true);
             return r;
@@ -505,8 +530,9 @@ Result<void> MemoryManager::set_budget(const Plan& plan) {
         const auto first = released_.end() - (wanted - held);
         std::vector<gpu::GranuleId> granules(first, released_.end());
         const uint64_t before = device_.driver_allocations();
-        if (auto r = device_.recreate_granules(granules); !r) return r;
+        const auto recreated = device_.recreate_granules(granules);
         allocations_at_load_ += device_.driver_allocations() - before;  // a load point
+        if (!recreated) return recreated;
         released_.erase(first, released_.end());
         plan_.loan = plan.loan;
         give(std::move(granules), resting_top());
@@ -577,10 +603,7 @@ std::array<uint64_t, kOwners> MemoryManager::bytes() const {
 void MemoryManager::publish(bool now, Compute compute) {
     const auto time = std::chrono::steady_clock::now();
     if (!now && time - last_frame_ < kFrameInterval) return;
-    if (compute == Compute::idle) {
-        experts_->read_back();
-        (void)settle();
-    }
+    if (compute == Compute::idle) (void)sync_tables();
     last_frame_ = time;
     MapFrame& frame = telemetry_.map.back();
     frame.seconds = seconds();

@@ -139,11 +139,13 @@ class MemoryManager {
     // unmaps. `growth` learns where they came from. Errors: as grow_kv; nothing is taken then.
     Result<std::vector<gpu::GranuleId>> take(uint32_t count, Growth& growth);
     // Puts granules that were taken back into the expert range: top falls, at most to
-    // `lowest_top`, then low rises. Those that cannot be mapped are quarantined. Returns how many
-    // came back.
-    uint32_t give(std::vector<gpu::GranuleId> granules, uint32_t lowest_top);
-    uint32_t give_below_top(std::span<const gpu::GranuleId> granules);
-    uint32_t give_above_low(std::span<const gpu::GranuleId> granules);
+    // `lowest_top`, then low rises. Those that cannot be mapped are quarantined, and `cause` says
+    // why. Returns how many came back.
+    uint32_t give(std::vector<gpu::GranuleId> granules, uint32_t lowest_top,
+                  Error* cause = nullptr);
+    // The part of it that moves one mark.
+    uint32_t fill_gap(std::span<const gpu::GranuleId> granules, uint32_t& mark, bool downward,
+                      Error& cause);
     // Moves the gap down by `count` places.
     Result<void> slide(uint32_t count);
     // Where top is while K/V leaves experts above their floor.
@@ -152,8 +154,11 @@ class MemoryManager {
     uint32_t update_spans();
     // No stream works any more, and the host knows the expert tables: where a change begins.
     Result<void> quiesce();
+    // Its second half: the compute stream rests.
+    Result<void> sync_tables();
     // What a change has put on the compute stream is done.
     Result<void> settle();
+    Result<void> wait_for(gpu::StreamId stream);
     Loan loan_of(uint32_t chunk) const;
     void event(MemoryEvent::Kind kind, uint64_t cells, uint32_t granules, uint32_t experts);
     std::vector<Owner> owners() const;
@@ -172,6 +177,7 @@ class MemoryManager {
     std::map<KvId, Mapped> kv_;
     KvId next_kv_ = 1;
     std::unique_ptr<ExpertCache> experts_;
+    bool tables_lost_ = false;  // the device's may be wrong: publish before anything runs
     gpu::HostBuffer results_;
     uint32_t low_ = 0, top_ = 0, end_ = 0;  // places of the expert range
     uint32_t loan_ = 0;                     // places lent now

@@ -118,6 +118,12 @@ Result<void> BookDevice::recreate_granules(std::span<const GranuleId> granules) 
     return {};
 }
 
+// A granule that was just mapped holds whatever it held elsewhere.
+void BookDevice::spoil(const Range& range, size_t first, size_t count) {
+    if (range.granules.size() * info_.granule_bytes <= kKeptBytes)
+        std::memset(range.base + first * info_.granule_bytes, kSpoilt, count * info_.granule_bytes);
+}
+
 Result<void> BookDevice::map(RangeId range, size_t first, std::span<const GranuleId> granules) {
     Range* const found = find(range);
     if (!found) return fault("granules are mapped into a range that does not exist");
@@ -131,6 +137,7 @@ Result<void> BookDevice::map(RangeId range, size_t first, std::span<const Granul
         granules_[id].mapped = true;
         found->granules[first + i] = id;
     }
+    spoil(*found, first, granules.size());
     return {};
 }
 
@@ -148,9 +155,7 @@ Result<void> BookDevice::unmap(RangeId range, size_t first, size_t count) {
         granules_[id].mapped = false;
         found->granules[place] = kNone;
     }
-    if (keeps_content(range))
-        std::memset(found->base + first * info_.granule_bytes, kSpoilt,
-                    count * info_.granule_bytes);
+    spoil(*found, first, count);
     return {};
 }
 

@@ -3,8 +3,8 @@
 // call that a real device could not take is remembered as a fault. It computes nothing.
 //
 // Ranges have addresses that can be read and written. What lies there does not move with a granule:
-// it is spoilt when the place is unmapped, as nobody may rely on it then. Ranges of more than
-// kKeptBytes keep nothing.
+// it is spoilt when a place is mapped or unmapped, as nobody may rely on it then. Ranges of more
+// than kKeptBytes keep nothing.
 #pragma once
 
 #include <array>
@@ -70,6 +70,7 @@ class BookDevice final : public gpu::Device {
     bool keeps(const void* at) const;
     bool keeps_content(gpu::RangeId range) const;
     Range* find(gpu::RangeId range);
+    void spoil(const Range& range, size_t first, size_t count);
     // The range and the places that [at, at + bytes) lies in; null: host memory.
     Range* places_of(const void* at, size_t bytes, size_t& first, size_t& last);
     void touch(gpu::StreamId stream, const void* at, size_t bytes, const char* verb);

@@ -31,8 +31,14 @@ struct Case {
     uint64_t least = 0, most = 0;  // the smallest that is admitted; the one at load
 
     // `budget`: of the bytes that are needed at least and can be used at most.
-    void open(const BookModelShape& shape, Settings settings,
-              const std::function<uint64_t(uint64_t least, uint64_t useful)>& budget) {
+    using Budget = std::function<uint64_t(uint64_t least, uint64_t useful)>;
+    void open(const BookModelShape& shape, const Settings& settings, const Budget& budget) {
+        prepare(shape, settings, budget);
+        if (::testing::Test::HasFatalFailure()) return;
+        const auto created = pool->create();
+        ASSERT_TRUE(created) << created.error().message();
+    }
+    void prepare(const BookModelShape& shape, Settings settings, const Budget& budget) {
         Model model = book_model(shape, content);
         DeviceFacts facts;
         facts.face = gpu::Face::card;
@@ -52,8 +58,6 @@ struct Case {
         pool = std::make_unique<Pool>(std::move(model), facts, settings, std::move(device));
         pool->has_content = !content.empty();
         most = pool->plan.budget_bytes;
-        const auto created = pool->create();
-        ASSERT_TRUE(created) << created.error().message();
     }
 };
 

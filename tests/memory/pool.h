@@ -25,6 +25,9 @@ class Pool {
     // manager, telemetry and device agree, a slot is usable where its memory is, and every resident
     // expert of `layers` layers from `first_layer` on reads as the file has it.
     void check(uint32_t first_layer = 0, uint32_t layers = UINT32_MAX);
+    // The same after a failure, of which the device's tables may not know yet.
+    void check_after_failure();
+    void check_books();  // the same, where nothing can be read any more
     // Bytes of expert granules in which no usable slot lies, the part behind the last row left out.
     uint64_t idle_expert_bytes() const;
     uint64_t expert_bytes() const;

@@ -231,6 +231,7 @@ class Sequence {
             ASSERT_EQ(above, memory_.capacity() - reference_.always - reference_.above);
         }
         ASSERT_EQ(memory_.granules(), reference_.sum());
+        ASSERT_EQ(pool_.device->driver_bytes(), reference_.sum() * pool_.plan.granule_bytes);
         ASSERT_EQ(memory_.lendable(), reference_.lendable());
         ASSERT_EQ(memory_.kv_available(), reference_.available());
         coverage_.three_conversations += pool_.stamps.size() >= 3;

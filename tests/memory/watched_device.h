@@ -3,8 +3,10 @@
 // fail when a test wants it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/device.h"
@@ -16,7 +18,8 @@ class WatchedDevice final : public gpu::Device {
     explicit WatchedDevice(std::unique_ptr<gpu::Device> device) : device_(std::move(device)) {}
 
     // Calls number `first` to `first + count - 1` from here on fail with `kind` and do nothing. A
-    // lost device stays lost. Only the calls that can fail count: memory and synchronize.
+    // lost device stays lost. Only the calls that can fail count: memory and synchronize. Copies
+    // and fills that would come before a synchronize that fails are lost.
     void arm(uint64_t first, uint64_t count, ErrorKind kind = ErrorKind::device) {
         calls_ = 0;
         first_ = first;
@@ -24,7 +27,10 @@ class WatchedDevice final : public gpu::Device {
         kind_ = kind;
         failed_.clear();
     }
-    void disarm() { count_ = 0; }
+    void disarm() {
+        count_ = 0;
+        catch_up();
+    }
     uint64_t calls() const { return calls_; }
     const std::vector<std::string>& failed() const { return failed_; }  // by name, since arm()
     // A failing release_granules gives this many granules back before it fails.
@@ -57,7 +63,10 @@ class WatchedDevice final : public gpu::Device {
     std::byte* base(gpu::RangeId range) const override { return device_->base(range); }
     size_t places(gpu::RangeId range) const override { return device_->places(range); }
     Result<void> create_granules(size_t count) override {
-        if (auto r = call("create_granules"); !r) return r;
+        if (auto r = call("create_granules"); !r) {
+            ++failed_asks_;
+            return r;
+        }
         return seen(device_->create_granules(count));
     }
     size_t granules() const override { return device_->granules(); }
@@ -70,7 +79,10 @@ class WatchedDevice final : public gpu::Device {
         return seen(device_->release_granules(granules));
     }
     Result<void> recreate_granules(std::span<const gpu::GranuleId> granules) override {
-        if (auto r = call("recreate_granules"); !r) return r;
+        if (auto r = call("recreate_granules"); !r) {
+            ++failed_asks_;
+            return r;
+        }
         return seen(device_->recreate_granules(granules));
     }
     bool held(gpu::GranuleId granule) const override { return device_->held(granule); }
@@ -90,29 +102,51 @@ class WatchedDevice final : public gpu::Device {
             std::fill_n(tables_.at(range).begin() + static_cast<ptrdiff_t>(first), count, kNone);
         return done;
     }
-    uint64_t driver_allocations() const override { return device_->driver_allocations(); }
+    uint64_t driver_allocations() const override {
+        return device_->driver_allocations() + failed_asks_;
+    }
     uint64_t driver_bytes() const override { return device_->driver_bytes(); }
     Result<gpu::HostBuffer> page_locked(size_t bytes) override {
         if (auto r = call("page_locked"); !r) return tl::unexpected(r.error());
         return device_->page_locked(bytes);
     }
     void copy(gpu::StreamId stream, void* to, const void* from, size_t bytes) override {
-        device_->copy(stream, to, from, bytes);
+        if (!fails(calls_)) {
+            catch_up();
+            return device_->copy(stream, to, from, bytes);
+        }
+        const auto* const begin = static_cast<const std::byte*>(from);
+        waiting_.push_back([this, stream, to, content = std::vector(begin, begin + bytes)] {
+            device_->copy(stream, to, content.data(), content.size());
+        });
     }
     void fill(gpu::StreamId stream, void* to, int byte, size_t bytes) override {
-        device_->fill(stream, to, byte, bytes);
+        if (!fails(calls_)) {
+            catch_up();
+            return device_->fill(stream, to, byte, bytes);
+        }
+        waiting_.push_back([=, this] { device_->fill(stream, to, byte, bytes); });
     }
     gpu::Event record(gpu::StreamId stream) override { return device_->record(stream); }
     void wait(gpu::StreamId stream, gpu::Event event) override { device_->wait(stream, event); }
     Result<void> synchronize(gpu::StreamId stream) override {
-        if (auto r = call("synchronize"); !r) return r;
+        if (auto r = call("synchronize"); !r) {
+            waiting_.clear();
+            return r;
+        }
         return device_->synchronize(stream);
     }
 
   private:
+    void catch_up() {
+        for (const auto& work : std::exchange(waiting_, {})) work();
+    }
+    bool fails(uint64_t call) const { return call >= first_ && call - first_ < count_; }
     Result<void> call(const char* name) {
-        const uint64_t number = calls_++;
-        if (number < first_ || number - first_ >= count_) return {};
+        if (!fails(calls_++)) {
+            catch_up();
+            return {};
+        }
         failed_.emplace_back(name);
         return fail(kind_, "a device call failed on purpose", name);
     }
@@ -123,9 +157,10 @@ class WatchedDevice final : public gpu::Device {
 
     std::unique_ptr<gpu::Device> device_;
     std::map<gpu::RangeId, Table> tables_;
-    uint64_t calls_ = 0, first_ = 0, count_ = 0;
+    uint64_t calls_ = 0, first_ = 0, count_ = 0, failed_asks_ = 0;
     ErrorKind kind_ = ErrorKind::device;
     size_t given_back_before_failing_ = 0;
+    std::vector<std::function<void()>> waiting_;
     std::vector<std::string> failed_, refused_;
 };
 
