@@ -11,7 +11,7 @@
 namespace granary::test {
 namespace {
 
-uint64_t steps_wanted = 200'000;
+uint64_t steps_wanted = 100'000;
 uint64_t seed_wanted = 1;
 
 constexpr uint64_t kStepsOfAPool = 2'000;
