@@ -10,6 +10,10 @@
 namespace granary::gpu::cuda {
 
 Result<void> CudaKernels::load() {
+    for (const auto load :
+         {&CudaKernels::load_rows, &CudaKernels::load_gates, &CudaKernels::load_rope,
+          &CudaKernels::load_router, &CudaKernels::load_expert_cache})
+        if (auto loaded = (this->*load)(); !loaded) return loaded;
     return {};
 }
 
@@ -53,16 +57,25 @@ std::byte* CudaKernels::Scratch::require(size_t wanted) const {
 
 // One operation at a time uses it: the most that any of them needs.
 size_t CudaKernels::scratch_bytes(const AttentionShape&, uint32_t) const {
-    return 0;
+    return kCounterBytes + std::max(decode_route_bytes(), decode_fetch_bytes());
 }
 
 void CudaKernels::set_scratch(std::byte* scratch, size_t bytes) {
-    scratch_ = {scratch, bytes};
+    const Scratch all{scratch, bytes};
+    counters_ = reinterpret_cast<uint32_t*>(all.require(kCounterBytes));
+    scratch_ = {scratch + kCounterBytes, bytes - kCounterBytes};
+    device_.fill(StreamId::compute, counters_, 0, kCounterBytes);
 }
 
-size_t CudaKernels::prompt_scratch_bytes(const AttentionShape&, uint32_t, uint32_t,
-                                         uint32_t) const {
-    return 0;
+// The same: the largest constant, and the most for each row.
+size_t CudaKernels::prompt_scratch_bytes(const AttentionShape&, uint32_t experts, uint32_t,
+                                         uint32_t rows) const {
+    PromptBytes most;
+    for (const PromptBytes& bytes : {prompt_route_bytes(experts)}) {
+        most.constant = std::max(most.constant, bytes.constant);
+        most.per_row = std::max(most.per_row, bytes.per_row);
+    }
+    return most.constant + rows * most.per_row;
 }
 
 void CudaKernels::set_prompt_scratch(std::byte* scratch, size_t bytes) {

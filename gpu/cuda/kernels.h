@@ -16,6 +16,7 @@
 
 #include "gpu/cuda/device.h"
 #include "gpu/cuda/module.h"
+#include "gpu/cuda/rope.h"
 #include "gpu/kernels.h"
 
 namespace granary::gpu::cuda {
@@ -40,13 +41,12 @@ class CudaKernels : public Kernels {
     void set_prompt_scratch(std::byte* scratch, size_t bytes) override;
 
     // ---- rows of values
-    void embed(const Weight& table, const int32_t* tokens, uint32_t n, float* x) override = 0;
-    void rms_norm(const float* x, const float* weight, float eps,
-                  const Activations& out) override = 0;
-    void quantise(const Activations& a) override = 0;
+    void embed(const Weight& table, const int32_t* tokens, uint32_t n, float* x) override;
+    void rms_norm(const float* x, const float* weight, float eps, const Activations& out) override;
+    void quantise(const Activations& a) override;
     void combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
-                 float* x) override = 0;
-    void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override = 0;
+                 float* x) override;
+    void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override;
 
     // ---- matrices
     void matmul(std::span<const Matmul> jobs, const Activations& in) override = 0;
@@ -57,43 +57,44 @@ class CudaKernels : public Kernels {
     // ---- attention
     void rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
                     uint32_t first_cell, uint32_t n, float* q, const float* k, const float* v,
-                    const KvView& kv) override = 0;
+                    const KvView& kv) override;
     void attention_prompt(const AttentionShape& shape, const float* q, uint32_t first_cell,
                           const KvView& kv, const Activations& out) override = 0;
     void attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
                           const Activations& out) override = 0;
     void take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
-                      float* q) override = 0;
+                      float* q) override;
     void gate_heads(const AttentionShape& shape, const float* pairs,
-                    const Activations& out) override = 0;
+                    const Activations& out) override;
 
     // ---- delta nets
     void causal_conv(const DeltaShape& shape, const float* kernel, const float* x, uint32_t n,
-                     float* tail, float* out) override = 0;
+                     float* tail, float* out) override;
     void delta_gates(const DeltaShape& shape, const float* dt, const float* a, uint32_t n,
-                     float* alpha, float* beta) override = 0;
+                     float* alpha, float* beta) override;
     void delta_net_prompt(const DeltaShape& shape, const float* x, const float* alpha,
                           const float* beta, uint32_t first_cell, uint32_t n, float* state,
                           float* out) override = 0;
     void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
                           const float* beta, uint32_t n, float* state, float* out) override = 0;
     void gated_norm(const float* x, const float* weight, float eps, uint32_t dim, const float* gate,
-                    const Activations& out) override = 0;
+                    const Activations& out) override;
 
     // ---- routes and the expert cache
     void route(const RouterShape& shape, const Weight& router, const float* x,
-               const Routes& routes) override = 0;
+               const Routes& routes) override;
     void route_shared(const float* gate, const float* x, uint32_t hidden,
-                      const Routes& routes) override = 0;
+                      const Routes& routes) override;
     void gather_routed(const ExpertCacheView& cache, std::span<const int32_t> list,
-                       const Routes& routes, const ExpertEntry* to) override = 0;
+                       const Routes& routes, const ExpertEntry* to) override;
     void note_routes(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
-                     uint32_t first_row, uint32_t tick) override = 0;
+                     uint32_t first_row, uint32_t tick) override;
     void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
-                       const DecodePlace* place) override = 0;
+                       const DecodePlace* place) override;
 
   private:
-    static constexpr uint32_t kDecodeRows = 8;  // at most, of a decode step
+    static constexpr uint32_t kDecodeRows = 8;    // at most, of a decode step
+    static constexpr size_t kCounterBytes = 256;  // words that are 0 between launches
 
     struct Wanted {
         const char* name;  // of a kernel
@@ -116,6 +117,19 @@ class CudaKernels : public Kernels {
         device_.note(status, context.driver().launch.name());
     }
 
+    // Each subject's modules and its needs of scratch, beside its operations.
+    Result<void> load_rows();
+    Result<void> load_gates();
+    Result<void> load_rope();
+    Result<void> load_router();
+    Result<void> load_expert_cache();
+    size_t decode_route_bytes() const;
+    size_t decode_fetch_bytes() const;
+    struct PromptBytes {
+        size_t constant = 0, per_row = 0;
+    };
+    PromptBytes prompt_route_bytes(uint32_t experts) const;
+
     // A place for what passes between the launches of one operation; the next one reuses it.
     struct Scratch {
         std::byte* data = nullptr;
@@ -126,10 +140,31 @@ class CudaKernels : public Kernels {
 
     GpuMemory& device_;
     std::map<std::string, std::unique_ptr<Module>, std::less<>> modules_;
-    Scratch scratch_;         // decode and whatever has at most kDecodeRows rows
-    Scratch prompt_scratch_;  // more rows
+    uint32_t* counters_ = nullptr;  // kCounterBytes in front of scratch_
+    Scratch scratch_;               // decode and whatever has at most kDecodeRows rows
+    Scratch prompt_scratch_;        // more rows
     // Whether the last expert_ffn put out f32 values (codes null) or f16, for combine.
     bool expert_out_f32_ = false;
+
+    struct {
+        Function embed, rms_norm, quantise, combine_f16, combine_f32, argmax;
+    } rows_{};
+    struct {
+        Function take_queries, gate_heads, delta_gates, causal_conv, gated_norm, route_shared;
+    } gates_{};
+    Function rope_store_ = nullptr;
+    // Of the last call: all layers of a model ask for the same.
+    struct {
+        uint32_t dims = 0;
+        float base = 0, scale = 0;
+        RopeTurns turns{};
+    } rope_;
+    struct {
+        Function few_f32, few_any, logits_f32, logits_any, choose, count, sort;
+    } router_{};
+    struct {
+        Function note, fetch, gather_pieces, gather_routed;
+    } cache_{};
 };
 
 // Makes and loads a set K of kernels, CudaKernels or what a test makes of it.

@@ -194,7 +194,7 @@ GRANARY_UNPACK(mxfp4, 32, 17, 16) {
     unpack::look_up(out, {0x13121110, 0x1c181614, 0x0d0e0f10, 0x04080a0c});
     return out;
 }
-GRANARY_UNPACK(tq2_0, 256, 66, 0) {
+GRANARY_UNPACK(tq2_0, 256, 66, 1) {
     Octet out{{}, unpack::half_at(block + 64), 0};
     unpack::two_bits(block, octet / 4, octet % 4, out);
     return out;

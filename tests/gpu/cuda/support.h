@@ -14,86 +14,15 @@
 #include <vector>
 
 #include "gpu/cuda/driver.h"
-#include "gpu/cuda/kernels.h"
 #include "gpu/cuda/ordered_rows.h"
 #include "gpu/device.h"
 #include "gpu/host/half.h"
+#include "tests/gpu/cuda/tested_kernels.h"
 #include "tests/gpu/kernels_support.h"
 
 namespace granary::gpu::cuda::test {
 
 using namespace granary::gpu::test;
-
-// CudaKernels with the operations that have no kernels yet, which no test may call.
-class TestedKernels final : public CudaKernels {
-  public:
-    using CudaKernels::CudaKernels;
-    void embed(const Weight&, const int32_t*, uint32_t, float*) override { std::abort(); }
-    void rms_norm(const float*, const float*, float, const Activations&) override { std::abort(); }
-    void quantise(const Activations&) override { std::abort(); }
-    void combine(const Routes&, uint32_t, uint32_t, const void*, float*) override { std::abort(); }
-    void argmax(const float*, uint32_t, uint32_t, int32_t*) override { std::abort(); }
-    void matmul(std::span<const Matmul>, const Activations&) override { std::abort(); }
-    void expert_ffn(const ExpertShape&, const ExpertEntry*, std::span<const int32_t>, const Routes&,
-                    const Activations&, const Activations&, void*) override {
-        std::abort();
-    }
-    void rope_store(const AttentionShape&, const float*, const float*, uint32_t, uint32_t, float*,
-                    const float*, const float*, const KvView&) override {
-        std::abort();
-    }
-    void attention_prompt(const AttentionShape&, const float*, uint32_t, const KvView&,
-                          const Activations&) override {
-        std::abort();
-    }
-    void attention_decode(const AttentionShape&, const float*, const KvView&,
-                          const Activations&) override {
-        std::abort();
-    }
-    void take_queries(const AttentionShape&, const float*, uint32_t, float*) override {
-        std::abort();
-    }
-    void gate_heads(const AttentionShape&, const float*, const Activations&) override {
-        std::abort();
-    }
-    void causal_conv(const DeltaShape&, const float*, const float*, uint32_t, float*,
-                     float*) override {
-        std::abort();
-    }
-    void delta_gates(const DeltaShape&, const float*, const float*, uint32_t, float*,
-                     float*) override {
-        std::abort();
-    }
-    void delta_net_prompt(const DeltaShape&, const float*, const float*, const float*, uint32_t,
-                          uint32_t, float*, float*) override {
-        std::abort();
-    }
-    void delta_net_decode(const DeltaShape&, const float*, const float*, const float*, uint32_t,
-                          float*, float*) override {
-        std::abort();
-    }
-    void gated_norm(const float*, const float*, float, uint32_t, const float*,
-                    const Activations&) override {
-        std::abort();
-    }
-    void route(const RouterShape&, const Weight&, const float*, const Routes&) override {
-        std::abort();
-    }
-    void route_shared(const float*, const float*, uint32_t, const Routes&) override {
-        std::abort();
-    }
-    void gather_routed(const ExpertCacheView&, std::span<const int32_t>, const Routes&,
-                       const ExpertEntry*) override {
-        std::abort();
-    }
-    void note_routes(const ExpertCacheView&, const Routes&, uint32_t, uint32_t, uint32_t) override {
-        std::abort();
-    }
-    void fetch_experts(const ExpertCacheView&, const Routes&, uint32_t,
-                       const DecodePlace*) override {
-        std::abort();
-    }
-};
 
 // A GPU of the machine, number 0, and the memory that tests use; made once for the program.
 class Gpu {

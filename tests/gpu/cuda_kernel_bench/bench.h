@@ -167,5 +167,6 @@ void limits(Bench& bench);
 void experts(Bench& bench, Depth depth);
 void attention(Bench& bench, Depth depth);
 void gather(Bench& bench);
+void rows(Bench& bench);
 
 }  // namespace granary::gpu::cuda::bench

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Gates: sigmoids that let a part of a value through, the gates of a delta net, its short
+// convolution, and the route to a shared expert.
+#include "gpu/cuda/rows.cuh"
+
+namespace granary::gpu::cuda {
+
+// A thread an octet: grid (octets / 128, rows). Bytes: 4 read and 4 written a value.
+extern "C" __global__ void __launch_bounds__(128)
+    take_queries(const float* pairs, uint32_t heads, uint32_t dim, float* q) {
+    const uint32_t octet = blockIdx.x * 128 + threadIdx.x, octets = dim / 8;
+    if (octet >= heads * octets) return;
+    const size_t head = size_t{blockIdx.y} * heads + octet / octets;
+    float v[8];
+    load_octet(pairs + head * 2 * dim, octet % octets, dim, v);
+    store_octet(q + head * dim, octet % octets, dim, v);
+}
+
+// The same. Work: about 20 operations a value. Bytes: 8 read, 4 + 2 written.
+extern "C" __global__ void __launch_bounds__(128)
+    gate_heads(const float* pairs, uint32_t heads, uint32_t dim, float* values, std::byte* codes) {
+    const uint32_t octet = blockIdx.x * 128 + threadIdx.x, octets = dim / 8, cols = heads * dim;
+    float v[8] = {}, g[8];
+    if (octet < heads * octets) {
+        const size_t head = size_t{blockIdx.y} * heads + octet / octets;
+        load_octet(values + head * dim, octet % octets, dim, v);
+        load_octet(pairs + (head * 2 + 1) * dim, octet % octets, dim, g);
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) v[i] = times_sigmoid(v[i], g[i]);
+        store_octet(values + head * dim, octet % octets, dim, v);
+    }
+    if (codes && octet < ordered_octets(cols))
+        store_ordered(codes + blockIdx.y * ordered_row_bytes(cols), octet, v);
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    delta_gates(const float* dt, const float* a, uint32_t heads, uint32_t values, float* alpha,
+                float* beta) {
+    const uint32_t i = blockIdx.x * 128 + threadIdx.x;
+    if (i >= values) return;
+    const float x = alpha[i] + dt[i % heads];
+    // Above 20 softplus is x to f32.
+    alpha[i] = a[i % heads] * (x > 20 ? x : log1pf(expf(x)));
+    beta[i] = 1 / (1 + expf(-beta[i]));
+}
+
+// A thread a channel and kConvRows rows: grid (channels / 128, rows / kConvRows). Only the first
+// blocks of rows read the tail, so they renew it. Work: 2 taps + 15 operations a value. Bytes: 4
+// read and 4 written.
+extern "C" __global__ void __launch_bounds__(128)
+    causal_conv(const float* kernel, uint32_t taps, const float* x, uint32_t channels, uint32_t n,
+                float* tail, float* out) {
+    constexpr uint32_t kConvRows = 32, kMostTaps = 8;
+    const uint32_t c = blockIdx.x * 128 + threadIdx.x;
+    if (c >= channels) return;
+    const auto row = [&](int64_t i) {
+        return i < 0 ? tail[static_cast<size_t>(i + taps - 1) * channels + c]
+                     : x[static_cast<size_t>(i) * channels + c];
+    };
+    // Weight and value number t from the end, so that places are known when this is compiled.
+    float weight[kMostTaps], value[kMostTaps];
+    const int64_t first = int64_t{blockIdx.y} * kConvRows;
+#pragma unroll
+    for (uint32_t t = 0; t < kMostTaps; ++t) {
+        weight[t] = t < taps ? kernel[size_t{c} * taps + taps - 1 - t] : 0.0f;
+        value[t] = t > 0 && t < taps ? row(first - t) : 0.0f;
+    }
+    const int64_t end = min(first + kConvRows, int64_t{n});
+    for (int64_t i = first; i < end; ++i) {
+        value[0] = row(i);
+        float sum = 0;
+#pragma unroll
+        for (uint32_t t = kMostTaps; t-- > 0;)
+            if (t < taps) sum = fmaf(weight[t], value[t], sum);
+        out[static_cast<size_t>(i) * channels + c] = times_sigmoid(sum, sum);
+#pragma unroll
+        for (uint32_t t = kMostTaps - 1; t > 0; --t) value[t] = value[t - 1];
+    }
+    if (blockIdx.y > 0) return;
+    // Oldest first: a row that comes from the tail itself comes from a later place.
+    for (uint32_t t = 0; t + 1 < taps; ++t)
+        tail[size_t{t} * channels + c] = row(int64_t{n} - (taps - 1) + t);
+}
+
+// A warp a row, in double as the host does: a hidden width of products beside the expert itself.
+extern "C" __global__ void __launch_bounds__(128)
+    route_shared(const float* gate, const float* x, uint32_t hidden, uint32_t rows, int32_t* expert,
+                 float* weight, int32_t* count, int32_t* first, int32_t* order) {
+    const uint32_t row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        count[0] = first[1] = static_cast<int32_t>(rows);
+        first[0] = 0;
+    }
+    if (row >= rows) return;
+    double dot = 0;
+    for (uint32_t i = lane; i < hidden; i += 32)
+        dot = fma(static_cast<double>(gate[i]), static_cast<double>(x[size_t{row} * hidden + i]),
+                  dot);
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) dot += __shfl_xor_sync(~0u, dot, distance);
+    if (lane != 0) return;
+    expert[row] = 0;
+    order[row] = static_cast<int32_t>(row);
+    weight[row] = static_cast<float>(1 / (1 + exp(-dot)));
+}
+
+}  // namespace granary::gpu::cuda

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Arguments of the kernels that route rows to experts, as host and device see them.
+//
+//   route_few     up to kFewRows rows in one launch
+//   route_logits  many rows: logits = router x
+//   route_choose  softmax, the best experts of each row, and how often each chunk of rows picks
+//   each route_count   these counts summed up: where in `order` each chunk's routes to an expert
+//   begin route_sort    order
+//
+// A logit has the same bits in both ways: sums of kRouterSlice products in order, then the sum of
+// these in order.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/kernels.h"
+
+namespace granary::gpu::cuda {
+
+inline constexpr uint32_t kFewRows = 8;
+inline constexpr uint32_t kRouterSlice = 64;
+inline constexpr uint32_t kChunkRows = 16;
+inline constexpr uint32_t kMostExperts = 4096;
+inline constexpr uint32_t kMostUsed = 64;
+
+struct RouteRows {
+    const float* x;           // [rows, cols]
+    const std::byte* router;  // [experts, cols]
+    uint32_t type, experts, cols, used, normalise;
+    size_t row_bytes;  // of the router
+    float scale;
+    float* logits;       // [rows, experts]
+    int32_t* counts;     // many rows: [experts, chunks]
+    uint32_t* finished;  // 0 before and after
+    Routes routes;
+};
+
+}  // namespace granary::gpu::cuda

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Routes, and the expert cache that follows them, against the host's.
+#include <cmath>
+#include <numeric>
+
+#include "tests/gpu/cuda/support.h"
+
+namespace granary::gpu::cuda::test {
+namespace {
+
+struct HostRoutes {
+    std::vector<int32_t> expert, count, first, order;
+    std::vector<float> weight;
+    Routes view;
+    HostRoutes(uint32_t rows, uint32_t experts, uint32_t used)
+        : expert(size_t{rows} * used),
+          count(experts),
+          first(experts + 1),
+          order(expert.size()),
+          weight(expert.size()),
+          view{expert.data(), weight.data(), count.data(), first.data(), order.data(), rows} {}
+    // The others from `expert`.
+    void sort() {
+        std::fill(count.begin(), count.end(), 0);
+        for (const int32_t e : expert) ++count[static_cast<size_t>(e)];
+        first[0] = 0;
+        for (size_t e = 0; e < count.size(); ++e) first[e + 1] = first[e] + count[e];
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+            return expert[static_cast<size_t>(a)] < expert[static_cast<size_t>(b)];
+        });
+    }
+};
+
+struct CardRoutes {
+    Array<int32_t> expert, count, first, order;
+    Array<float> weight;
+    Routes view;
+    CardRoutes(Gpu& gpu, uint32_t rows, uint32_t experts, uint32_t used)
+        : expert(gpu, size_t{rows} * used),
+          count(gpu, experts),
+          first(gpu, experts + 1),
+          order(gpu, expert.size()),
+          weight(gpu, expert.size()),
+          view{expert, weight, count, first, order, rows} {}
+    explicit CardRoutes(Gpu& gpu, const HostRoutes& from)
+        : expert(gpu, from.expert),
+          count(gpu, from.count),
+          first(gpu, from.first),
+          order(gpu, from.order),
+          weight(gpu, from.weight),
+          view{expert, weight, count, first, order, from.view.rows} {}
+};
+
+TEST_F(CudaTest, RouteIsTheHosts) {
+    Random random(20);
+    struct Case {
+        WeightType type;
+        uint32_t rows, experts, used, cols;
+    };
+    const Case cases[] = {
+        {WeightType::f32, 1, 128, 8, 2048},   {WeightType::f32, 8, 128, 8, 2048},
+        {WeightType::f32, 9, 128, 8, 2048},   {WeightType::f32, 300, 256, 8, 2048},
+        {WeightType::f32, 5, 512, 10, 2048},  {WeightType::f32, 333, 512, 10, 4096},
+        {WeightType::f32, 3, 7, 3, 100},      {WeightType::f32, 77, 7, 7, 100},
+        {WeightType::q8_0, 4, 33, 4, 96},     {WeightType::bf16, 40, 60, 4, 1408},
+        {WeightType::f32, 2, 1000, 64, 2304}, {WeightType::f32, 20, 1000, 64, 2304},
+    };
+    for (const Case& at : cases) {
+        const RandomWeight router(at.type, at.experts, at.cols, random);
+        const std::vector<float> x = random.values(size_t{at.rows} * at.cols);
+        const RouterShape shape{at.experts, at.used, at.rows % 2 == 0, 1.5f};
+        HostRoutes expected(at.rows, at.experts, at.used);
+        host().route(shape, router.weight, x.data(), expected.view);
+        const Array<float> in(gpu(), x);
+        const Array<std::byte> weights(gpu(), router.data);
+        Weight weight = router.weight;
+        weight.data = weights;
+        const CardRoutes routed(gpu(), at.rows, at.experts, at.used);
+        kernels().route(shape, weight, in, routed.view);
+        HostRoutes got(at.rows, at.experts, at.used);
+        got.expert = routed.expert.get();
+        got.weight = routed.weight.get();
+        const std::string what = std::to_string(at.rows) + " rows, " + std::to_string(at.experts);
+        // Logits are sums in another order: neighbours that are equal to 1e-5 may change places.
+        size_t other = 0;
+        double worst = 0;
+        for (size_t r = 0; r < got.expert.size(); ++r) {
+            ASSERT_GE(got.expert[r], 0) << what;
+            ASSERT_LT(got.expert[r], static_cast<int32_t>(at.experts)) << what;
+            other += got.expert[r] != expected.expert[r];
+            const double wanted = static_cast<double>(expected.weight[r]);
+            worst = std::max(worst, std::abs(static_cast<double>(got.weight[r]) - wanted) / wanted);
+        }
+        EXPECT_LE(other, got.expert.size() / 200) << what;
+        EXPECT_LT(worst, 1e-4) << what;
+        // What follows from the choice is exact.
+        got.sort();
+        EXPECT_EQ(routed.count.get(), got.count) << what;
+        EXPECT_EQ(routed.first.get(), got.first) << what;
+        EXPECT_EQ(routed.order.get(), got.order) << what;
+        // A row's route does not depend on how many rows there are.
+        const CardRoutes alone(gpu(), 1, at.experts, at.used);
+        const size_t last = at.rows - 1;
+        kernels().route(shape, weight, in + last * at.cols, alone.view);
+        EXPECT_EQ(alone.expert.get(),
+                  std::vector<int32_t>(got.expert.end() - at.used, got.expert.end()))
+            << what;
+        EXPECT_TRUE(same_bits(alone.weight.get(), {got.weight.end() - at.used, got.weight.end()}))
+            << what;
+    }
+}
+
+TEST_F(CudaTest, ManyRoutesAreSortedExactly) {
+    Random random(21);
+    constexpr uint32_t kRows = 16384, kExperts = 512, kUsed = 8, kCols = 64;
+    const RandomWeight router(WeightType::f32, kExperts, kCols, random);
+    const Array<std::byte> weights(gpu(), router.data);
+    Weight weight = router.weight;
+    weight.data = weights;
+    const Array<float> in(gpu(), random.values(size_t{kRows} * kCols));
+    const CardRoutes routed(gpu(), kRows, kExperts, kUsed);
+    kernels().route({kExperts, kUsed, true, 1}, weight, in, routed.view);
+    HostRoutes got(kRows, kExperts, kUsed);
+    got.expert = routed.expert.get();
+    got.sort();
+    EXPECT_EQ(routed.count.get(), got.count);
+    EXPECT_EQ(routed.first.get(), got.first);
+    EXPECT_EQ(routed.order.get(), got.order);
+}
+
+TEST_F(CudaTest, EqualAndBrokenLogitsRouteAsOnTheHost) {
+    for (const uint32_t rows : {3u, 20u}) {
+        std::vector<float> x(size_t{rows} * 32, 1.0f);
+        for (uint32_t i = 0; i < 32; ++i) x[32 + i] = std::nanf("");
+        for (uint32_t i = 0; i < 32; ++i) x[64 + i] = 3e38f;
+        std::vector<float> router(16 * 32, 1.0f);
+        router[5 * 32] = 4;  // one is best, all others are equal
+        const Weight weight{reinterpret_cast<const std::byte*>(router.data()), WeightType::f32, 16,
+                            32};
+        HostRoutes expected(rows, 16, 4);
+        host().route({16, 4, true, 1}, weight, x.data(), expected.view);
+        const Array<float> in(gpu(), x), weights(gpu(), router);
+        const CardRoutes routed(gpu(), rows, 16, 4);
+        kernels().route(
+            {16, 4, true, 1},
+            {reinterpret_cast<const std::byte*>(weights.data()), WeightType::f32, 16, 32}, in,
+            routed.view);
+        EXPECT_EQ(routed.expert.get(), expected.expert);
+        EXPECT_EQ(routed.order.get(), expected.order);
+        EXPECT_LT(distance(routed.weight.get(), expected.weight), 1e-6);
+    }
+}
+
+TEST_F(CudaTest, RouteShared) {
+    Random random(22);
+    for (const uint32_t rows : {1u, 9u, 300u}) {
+        const std::vector<float> gate = random.values(2048);
+        const std::vector<float> x = random.values(size_t{rows} * 2048);
+        HostRoutes expected(rows, 1, 1);
+        host().route_shared(gate.data(), x.data(), 2048, expected.view);
+        const Array<float> in(gpu(), x), g(gpu(), gate);
+        const CardRoutes routed(gpu(), rows, 1, 1);
+        kernels().route_shared(g, in, 2048, routed.view);
+        EXPECT_EQ(routed.expert.get(), expected.expert);
+        EXPECT_EQ(routed.count.get(), expected.count);
+        EXPECT_EQ(routed.first.get(), expected.first);
+        EXPECT_EQ(routed.order.get(), expected.order);
+        EXPECT_LT(distance(routed.weight.get(), expected.weight), 1e-7);
+    }
+}
+
+// ---- the expert cache
+
+// The same cache twice: the host's view, and one in device memory. Experts have odd sizes, one of
+// them no multiple of 16 bytes.
+struct Cache {
+    static constexpr size_t kGate = 4096 + 16, kUp = 4096 + 6, kDown = 2048 + 2, kUpAt = 4352,
+                            kDownAt = 8704, kSlot = 11008;
+    Gpu& gpu;
+    uint32_t experts, slots;
+    std::vector<int32_t> slot_of, expert_in;
+    std::vector<uint8_t> usable;
+    std::vector<float> heat;
+    std::vector<uint32_t> last_use;
+    std::vector<std::byte> host_slots;
+    std::vector<std::byte*> host_bases, card_bases;
+    std::vector<ExpertEntry> home, host_entries, card_entries;
+    std::vector<uint64_t> counters = std::vector<uint64_t>(3);
+    HostBuffer weights;  // [experts] of kSlot bytes
+    Array<std::byte> slot_memory;
+    ExpertCacheView host_view, card_view;
+    std::vector<std::shared_ptr<void>> arrays;
+
+    template <class T>
+    Array<T>& kept(const std::vector<T>& values) {
+        auto array = std::make_shared<Array<T>>(gpu, values);
+        arrays.push_back(array);
+        return *array;
+    }
+
+    Cache(Gpu& g, uint32_t expert_count, uint32_t slot_count, Random& random)
+        : gpu(g),
+          experts(expert_count),
+          slots(slot_count),
+          slot_of(experts, -1),
+          expert_in(slots, -1),
+          usable(slots, 1),
+          heat(experts),
+          last_use(experts),
+          host_slots(slots * kSlot),
+          slot_memory(g, slots * kSlot + 16) {
+        std::vector<std::byte> bytes(experts * kSlot);
+        for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.engine());
+        weights = locked(gpu, bytes);
+        for (uint32_t e = 0; e < experts; ++e) {
+            const std::byte* const at = weights.data.get() + e * kSlot;
+            home.push_back({at, at + kUpAt, at + kDownAt});
+            heat[e] = random.uniform() * 3;
+        }
+        host_entries = card_entries = home;
+        for (uint32_t s = 0; s < slots; ++s) {
+            host_bases.push_back(host_slots.data() + s * kSlot);
+            card_bases.push_back(slot_memory.data() + s * kSlot);
+            if (random.engine() % 8 == 0) usable[s] = 0;
+            if (random.engine() % 4 == 0) continue;  // empty
+            const uint32_t e = (s * 7 + 3) % experts;
+            if (slot_of[e] >= 0 || !usable[s]) continue;
+            slot_of[e] = static_cast<int32_t>(s);
+            expert_in[s] = static_cast<int32_t>(e);
+            host_entries[e] = entry(host_bases[s]);
+            card_entries[e] = entry(card_bases[s]);
+        }
+        host_view = {experts,
+                     slots,
+                     slot_of.data(),
+                     expert_in.data(),
+                     usable.data(),
+                     host_bases.data(),
+                     heat.data(),
+                     last_use.data(),
+                     host_entries.data(),
+                     home.data(),
+                     kGate,
+                     kUp,
+                     kDown,
+                     kUpAt,
+                     kDownAt,
+                     &counters[0],
+                     &counters[1],
+                     &counters[2]};
+        card_view = host_view;
+        card_view.slot_of = kept(slot_of);
+        card_view.expert_in = kept(expert_in);
+        card_view.usable = kept(usable);
+        card_view.slot_base = kept(card_bases);
+        card_view.heat = kept(heat);
+        card_view.last_use = kept(last_use);
+        card_view.entries = kept(card_entries);
+        card_view.home = kept(home);
+        uint64_t* const counts = kept(counters);
+        card_view.hits = counts;
+        card_view.misses = counts + 1;
+        card_view.bytes_copied = counts + 2;
+    }
+    static ExpertEntry entry(std::byte* base) { return {base, base + kUpAt, base + kDownAt}; }
+
+    template <class T>
+    std::vector<T> from_card(const T* data, size_t count) {
+        std::vector<T> values(count);
+        gpu.device().copy(StreamId::compute, values.data(), data, count * sizeof(T));
+        gpu.synchronize();
+        return values;
+    }
+    void expect_same(const std::string& what) {
+        EXPECT_EQ(from_card(card_view.slot_of, experts), slot_of) << what;
+        EXPECT_EQ(from_card(card_view.expert_in, slots), expert_in) << what;
+        EXPECT_EQ(from_card(card_view.last_use, experts), last_use) << what;
+        EXPECT_TRUE(same_bits(from_card(card_view.heat, experts), heat)) << what;
+        EXPECT_EQ(from_card(card_view.hits, 3), counters) << what;
+        const std::vector<ExpertEntry> entries = from_card(card_view.entries, experts);
+        for (uint32_t e = 0; e < experts; ++e) {
+            const ExpertEntry expected =
+                slot_of[e] < 0 ? home[e] : entry(card_bases[static_cast<size_t>(slot_of[e])]);
+            EXPECT_EQ(entries[e].gate, expected.gate) << what << " " << e;
+            EXPECT_EQ(entries[e].up, expected.up) << what << " " << e;
+            EXPECT_EQ(entries[e].down, expected.down) << what << " " << e;
+        }
+    }
+    // What lies in the slots that calls filled.
+    void expect_copied(const std::vector<bool>& filled, const std::string& what) {
+        const std::vector<std::byte> bytes = from_card(slot_memory.data(), slots * kSlot);
+        for (uint32_t s = 0; s < slots; ++s) {
+            if (!filled[s]) continue;
+            const std::byte* const from =
+                weights.data.get() + static_cast<size_t>(expert_in[s]) * kSlot;
+            const std::byte* const at = bytes.data() + s * kSlot;
+            EXPECT_EQ(std::memcmp(at, from, kGate), 0) << what << " " << s;
+            EXPECT_EQ(std::memcmp(at + kUpAt, from + kUpAt, kUp), 0) << what << " " << s;
+            EXPECT_EQ(std::memcmp(at + kDownAt, from + kDownAt, kDown), 0) << what << " " << s;
+            EXPECT_EQ(at[kGate], std::byte{0xff}) << "past the end";
+        }
+    }
+};
+
+HostRoutes random_routes(uint32_t rows, uint32_t experts, uint32_t used, Random& random) {
+    HostRoutes routes(rows, experts, used);
+    for (uint32_t row = 0; row < rows; ++row)
+        for (uint32_t rank = 0; rank < used; ++rank) {
+            auto* const here = routes.expert.data() + row * used;
+            int32_t e = 0;
+            do {
+                // Some experts are picked more often.
+                const uint32_t wide = random.engine() % experts;
+                e = static_cast<int32_t>(random.engine() % 2 ? wide : wide % (experts / 2 + 1));
+            } while (std::find(here, here + rank, e) != here + rank);
+            here[rank] = e;
+        }
+    routes.sort();
+    return routes;
+}
+
+TEST_F(CudaTest, FetchFollowsTheHostExactly) {
+    Random random(23);
+    struct Case {
+        uint32_t experts, slots, rows, used;
+    };
+    for (const Case& at : {Case{128, 60, 1, 8},
+                           {128, 60, 4, 8},
+                           {128, 9, 1, 8},
+                           {128, 7, 1, 8},
+                           {128, 128, 8, 8},
+                           {512, 400, 2, 10},
+                           {2000, 1500, 8, 64},
+                           {4, 2, 1, 2},
+                           {16, 1, 1, 1}}) {
+        gpu().reset();
+        Cache cache(gpu(), at.experts, at.slots, random);
+        std::vector<bool> filled(at.slots);
+        const std::string what = std::to_string(at.experts) + " experts, " +
+                                 std::to_string(at.slots) + " slots, " + std::to_string(at.rows);
+        for (uint32_t tick = 1; tick <= 40; ++tick) {
+            const HostRoutes routes = random_routes(at.rows, at.experts, at.used, random);
+            const CardRoutes routed(gpu(), routes);
+            const DecodePlace place{nullptr, 0, tick};
+            const Array<DecodePlace> now(gpu(), std::span<const DecodePlace>(&place, 1));
+            const std::vector<int32_t> before = cache.expert_in;
+            host().fetch_experts(cache.host_view, routes.view, at.used, &place);
+            kernels().fetch_experts(cache.card_view, routed.view, at.used, now);
+            for (uint32_t s = 0; s < at.slots; ++s)
+                if (cache.expert_in[s] != before[s]) filled[s] = true;
+            if (tick % 8 == 0) cache.expect_same(what + ", tick " + std::to_string(tick));
+        }
+        cache.expect_copied(filled, what);
+        EXPECT_GT(cache.counters[1], 0u) << what;
+    }
+}
+
+TEST_F(CudaTest, NotesOfAPromptAreTheHosts) {
+    Random random(24);
+    Cache cache(gpu(), 128, 50, random);
+    uint32_t tick = 5;
+    for (const auto& [rows, first] : {std::pair{600u, 88u}, {5u, 0u}, {7u, 7u}, {1000u, 999u}}) {
+        const HostRoutes routes = random_routes(rows, 128, 8, random);
+        const CardRoutes routed(gpu(), routes);
+        host().note_routes(cache.host_view, routes.view, 8, first, ++tick);
+        kernels().note_routes(cache.card_view, routed.view, 8, first, tick);
+        cache.expect_same(std::to_string(rows));
+    }
+}
+
+TEST_F(CudaTest, GatherCopiesListedExpertsWithRoutes) {
+    Random random(25);
+    Cache cache(gpu(), 24, 24, random);
+    HostRoutes routes = random_routes(3, 24, 4, random);
+    const CardRoutes routed(gpu(), routes);
+    std::vector<int32_t> list;
+    for (int32_t e = 0; e < 24; e += 2) list.push_back(e);
+    const Array<std::byte> target(gpu(), 24 * Cache::kSlot);
+    std::vector<ExpertEntry> to;
+    for (size_t e = 0; e < 24; ++e) to.push_back(Cache::entry(target + e * Cache::kSlot));
+    const Array<ExpertEntry> table(gpu(), to);
+    kernels().gather_routed(cache.card_view, list, routed.view, table);
+    const std::vector<std::byte> bytes = target.get();
+    for (size_t e = 0; e < 24; ++e) {
+        const std::byte* const at = bytes.data() + e * Cache::kSlot;
+        const std::byte* const from = cache.weights.data.get() + e * Cache::kSlot;
+        if (e % 2 == 1 || routes.count[e] == 0) {
+            for (size_t i = 0; i < Cache::kSlot; ++i) ASSERT_EQ(at[i], std::byte{0xff}) << e;
+            continue;
+        }
+        EXPECT_EQ(std::memcmp(at, from, Cache::kGate), 0) << e;
+        EXPECT_EQ(std::memcmp(at + Cache::kUpAt, from + Cache::kUpAt, Cache::kUp), 0) << e;
+        EXPECT_EQ(std::memcmp(at + Cache::kDownAt, from + Cache::kDownAt, Cache::kDown), 0) << e;
+    }
+}
+
+}  // namespace
+}  // namespace granary::gpu::cuda::test
