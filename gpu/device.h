@@ -46,6 +46,7 @@ std::vector<UnusedDevice> unused_devices();
 
 using GranuleId = uint32_t;  // index by creation, 0..created-1
 using RangeId = uint32_t;
+using RecordingId = uint32_t;
 
 // An in-order queue of device work. Work of different streams may overlap.
 enum class StreamId : uint8_t { compute, copy };
@@ -115,6 +116,16 @@ class DeviceMemory {
     virtual void wait(StreamId stream, Event event) = 0;  // later work waits; the caller may not
     // Errors: what went wrong in any stream since the last call.
     virtual Result<void> synchronize(StreamId stream) = 0;
+
+    // ---- recorded work -------------------------------------------------------------------
+    // What is queued on the compute stream between begin and end is not done but recorded, and
+    // replay() queues all of it as one. Arguments are those of the recording; memory is read as it
+    // is at the replay. A load point: the driver takes memory for it. Errors: the driver's;
+    // unsupported where records() says no.
+    virtual bool records() const { return false; }
+    virtual Result<void> begin_recording();
+    virtual Result<RecordingId> end_recording();
+    virtual void replay(RecordingId) {}
 };
 
 class Device : public virtual DeviceMemory {

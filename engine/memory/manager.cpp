@@ -95,7 +95,7 @@ Result<std::unique_ptr<MemoryManager>> MemoryManager::create(gpu::Device& device
     }
     if (auto r = m.experts_->fill(progress, done, bytes); !r) return tl::unexpected(r.error());
     if (auto r = m.quiesce(); !r) return tl::unexpected(r.error());
-    m.allocations_at_load_ = device.driver_allocations();
+    m.end_load();
     m.publish(true);
     return manager;
 }

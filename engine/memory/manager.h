@@ -38,6 +38,9 @@ class MemoryManager {
                                                          Telemetry& telemetry, LogFunction log,
                                                          const LoadProgress& progress);
     ~MemoryManager();
+    // What else is made at the load point has been made: from now on the driver is asked for
+    // nothing. create() ends so, too.
+    void end_load() { allocations_at_load_ = device_.driver_allocations(); }
 
     std::byte* workspace() const { return device_.base(workspace_.id); }
     // Page-locked host memory for int32 [kDecodeRows] and f32 [kDecodeRows, vocab].

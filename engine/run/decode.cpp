@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The decode loop: one to eight generated tokens pass through all layers in the workspace.
+// The decode loop: one to eight generated tokens pass through all layers in the workspace. What
+// changes from token to token lies in device memory, so that a device that records work can replay
+// a step instead of being given it kernel by kernel.
 #include "engine/run/pass.h"
 
 namespace granary {
+namespace {
 
-Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t first_cell,
-                         std::span<const TokenId> tokens, uint32_t tick) {
+gpu::DecodePlace* place_of(const RunContext& run) {
+    return reinterpret_cast<gpu::DecodePlace*>(run.memory.workspace() + run.workspace.place);
+}
+
+void queue_step(const RunContext& run, uint32_t rows) {
     const Model& model = run.model;
     gpu::Kernels& kernels = run.kernels();
-    const auto rows = static_cast<uint32_t>(tokens.size());
     const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
     const std::span<const int32_t> all_experts = run.memory.experts().numbers();
+    const gpu::DecodePlace* const place = place_of(run);
 
-    auto* const place =
-        reinterpret_cast<gpu::DecodePlace*>(run.memory.workspace() + run.workspace.place);
-    const gpu::DecodePlace now{kv_base, first_cell, tick};
-    run.device.copy(gpu::StreamId::compute, place, &now, sizeof now);
-    run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
     kernels.embed(model.embedding, at.tokens, rows, at.x);
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const MoeWeights& moe = model.layers[n].moe;
@@ -32,7 +33,29 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
         kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
         add_shared_expert(run, n, at);
     }
-    return output_logits(run, at.x, rows);
+    queue_output(run, at.x, rows);
+}
+
+}  // namespace
+
+Result<gpu::RecordingId> record_step(const RunContext& run, uint32_t rows) {
+    if (auto r = run.device.begin_recording(); !r) return tl::unexpected(r.error());
+    queue_step(run, rows);
+    return run.device.end_recording();
+}
+
+Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t first_cell,
+                         std::span<const TokenId> tokens, uint32_t tick) {
+    const auto rows = static_cast<uint32_t>(tokens.size());
+    const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
+    const gpu::DecodePlace now{kv_base, first_cell, tick};
+    run.device.copy(gpu::StreamId::compute, place_of(run), &now, sizeof now);
+    run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
+    if (rows <= run.recorded_steps.size())
+        run.device.replay(run.recorded_steps[rows - 1]);
+    else
+        queue_step(run, rows);
+    return bring_output(run, rows);
 }
 
 }  // namespace granary

@@ -64,18 +64,25 @@ Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
                           shared.data(), shared.size() * sizeof shared[0]);
         if (auto r = core.device->synchronize(gpu::StreamId::compute); !r) return r;
     }
+    if (core.device->records()) {
+        auto step = record_step(context_of(core), 1);
+        if (!step) return tl::unexpected(step.error());
+        core.recorded_steps.push_back(*step);
+    }
+    core.memory->end_load();
     telemetry.counters.context_max.store(core.plan.max_context);
     telemetry.counters.context_used.store(0);
     return {};
 }
 
-RunContext Engine::Impl::context() const {
-    return {*core->device,
-            core->model,
-            *core->memory,
-            core->plan,
-            workspace_layout(core->model.facts, core->facts, core->plan.max_context),
-            options.arithmetic};
+RunContext Engine::Impl::context_of(const Core& core) const {
+    return {*core.device,
+            core.model,
+            *core.memory,
+            core.plan,
+            workspace_layout(core.model.facts, core.facts, core.plan.max_context),
+            options.arithmetic,
+            core.recorded_steps};
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -27,6 +27,7 @@ struct Core {
     Model model;
     // Destroyed before the device. Null: prepared and not laid, or lost for good.
     std::unique_ptr<MemoryManager> memory;
+    std::vector<gpu::RecordingId> recorded_steps;  // see RunContext
 };
 
 struct Engine::Impl {
@@ -53,7 +54,8 @@ struct Engine::Impl {
     Result<void> lock_weights(Core& core) const;
     // Creates and fills the memory of a prepared core.
     Result<void> lay(Core& core, const LoadProgress& progress);
-    RunContext context() const;
+    RunContext context() const { return context_of(*core); }
+    RunContext context_of(const Core& core) const;
     void log(LogLevel level, const std::string& line) const {
         if (options.log) options.log(level, line);
     }

@@ -39,21 +39,26 @@ PassBuffers RunContext::buffers(std::byte* base, const PassLayout& at, uint32_t 
     return buffers;
 }
 
-Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows) {
+void queue_output(const RunContext& run, const float* x, uint32_t rows) {
     gpu::Kernels& kernels = run.kernels();
     const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
     kernels.rms_norm(x, run.model.output_norm, run.model.norm_eps, at.norm);
-    const uint32_t vocab = run.model.facts.vocab;
     std::byte* const workspace = run.memory.workspace();
     auto* const logits = reinterpret_cast<float*>(workspace + run.workspace.logits);
     auto* const best = reinterpret_cast<int32_t*>(workspace + run.workspace.best);
     const gpu::Matmul job{run.model.output, logits, false};
     kernels.matmul({&job, 1}, at.norm);
-    kernels.argmax(logits, rows, vocab, best);
+    kernels.argmax(logits, rows, run.model.facts.vocab, best);
+}
+
+Result<void> bring_output(const RunContext& run, uint32_t rows) {
+    const std::byte* const workspace = run.memory.workspace();
     std::byte* const results = run.memory.results();
-    run.device.copy(gpu::StreamId::compute, results, best, rows * sizeof(int32_t));
-    run.device.copy(gpu::StreamId::compute, results + kDecodeRows * sizeof(int32_t), logits,
-                    size_t{rows} * vocab * sizeof(float));
+    run.device.copy(gpu::StreamId::compute, results, workspace + run.workspace.best,
+                    rows * sizeof(int32_t));
+    run.device.copy(gpu::StreamId::compute, results + kDecodeRows * sizeof(int32_t),
+                    workspace + run.workspace.logits,
+                    size_t{rows} * run.model.facts.vocab * sizeof(float));
     return run.device.synchronize(gpu::StreamId::compute);
 }
 
@@ -62,6 +67,11 @@ void RunContext::set_logits(std::span<const float> logits) const {
         static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     std::memcpy(memory.results(), &best, sizeof best);
     std::memcpy(memory.results() + kDecodeRows * sizeof best, logits.data(), logits.size_bytes());
+}
+
+Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows) {
+    queue_output(run, x, rows);
+    return bring_output(run, rows);
 }
 
 }  // namespace granary

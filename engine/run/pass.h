@@ -42,6 +42,8 @@ struct RunContext {
     const Plan& plan;
     WorkspaceLayout workspace;
     gpu::Arithmetic arithmetic = gpu::Arithmetic::fast;
+    // Decode steps of 1, 2 .. rows, where the device records work.
+    std::span<const gpu::RecordingId> recorded_steps{};
 
     gpu::Kernels& kernels() const { return device.kernels(); }
     // Buffers for `rows` rows at `base`, laid out for at least as many.
@@ -60,6 +62,9 @@ struct RunContext {
 // Final norm and output matrix for up to kDecodeRows rows of x; brings logits() and best() to the
 // host and waits for them.
 Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows);
+// Its two halves: the work, and what brings its results to the host and waits for them.
+void queue_output(const RunContext& run, const float* x, uint32_t rows);
+Result<void> bring_output(const RunContext& run, uint32_t rows);
 
 // Where and how the rows of a pass meet what came before them.
 struct MixPlace {
@@ -97,5 +102,8 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
 // One decode step of 1 to kDecodeRows tokens at cells first_cell..; ends in output_logits.
 Result<void> decode_step(const RunContext& run, std::byte* kv, uint32_t first_cell,
                          std::span<const TokenId> tokens, uint32_t tick);
+
+// Records a decode step of `rows` tokens; a load point.
+Result<gpu::RecordingId> record_step(const RunContext& run, uint32_t rows);
 
 }  // namespace granary

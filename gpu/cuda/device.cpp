@@ -74,6 +74,7 @@ GpuMemory::~GpuMemory() {
     if (!context_) return;
     (void)context_->make_current();
     streams_.reset();  // waits for copies from what is let go here
+    for (GraphExec recording : recordings_) (void)context_->driver().graph_exec_destroy(recording);
     for (std::byte* memory : locked_) (void)context_->driver().host_unregister(memory);
 }
 
@@ -166,6 +167,48 @@ Result<void> GpuMemory::lock_pages(std::span<const std::byte> memory) {
         locked_.push_back(start);
         return {};
     });
+}
+
+Result<void> GpuMemory::begin_recording() {
+    return guarded([&]() -> Result<void> {
+        const Driver& driver = context_->driver();
+        if (const Status status =
+                driver.capture_begin(stream(StreamId::compute), kCaptureThreadLocal);
+            status != 0)
+            return tl::unexpected(driver.error(status, driver.capture_begin.name(),
+                                               "Work for the GPU cannot be recorded"));
+        return {};
+    });
+}
+
+Result<RecordingId> GpuMemory::end_recording() {
+    ++driver_allocations_;
+    return guarded([&]() -> Result<RecordingId> {
+        const Driver& driver = context_->driver();
+        const Stream compute = stream(StreamId::compute);
+        Graph graph = nullptr;
+        GraphExec recording = nullptr;
+        Status status = driver.capture_end(compute, &graph);
+        if (status == 0) status = driver.graph_instantiate(&recording, graph, 0);
+        if (graph) (void)driver.graph_destroy(graph);
+        if (status == 0) status = driver.graph_upload(recording, compute);
+        if (status != 0) {
+            if (recording) (void)driver.graph_exec_destroy(recording);
+            return tl::unexpected(driver.error(status, driver.graph_instantiate.name(),
+                                               "Work for the GPU cannot be recorded"));
+        }
+        recordings_.push_back(recording);
+        return static_cast<RecordingId>(recordings_.size() - 1);
+    });
+}
+
+void GpuMemory::replay(RecordingId recording) {
+    if (lost_) return;
+    const Driver& driver = context_->driver();
+    Status status = context_->make_current();
+    if (status == 0)
+        status = driver.graph_launch(recordings_.at(recording), stream(StreamId::compute));
+    streams_->note(status, driver.graph_launch.name());
 }
 
 template <class Call>

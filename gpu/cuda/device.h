@@ -18,9 +18,9 @@ struct Options {
     size_t granule_bytes = 0;  // 0: what the driver recommends, 2 MiB at least
 };
 
-// Once the context is lost, every call answers so at once and touches nothing. Destroying the device
-// still gives its memory back, but driver 580 gives no new context to a process that lost one,
-// whether of its own or the shared one: opening the device again answers device_lost too.
+// Once the context is lost, every call answers so at once and touches nothing. Destroying the
+// device still gives its memory back, but driver 580 gives no new context to a process that lost
+// one, whether of its own or the shared one: opening the device again answers device_lost too.
 class GpuMemory : public virtual DeviceMemory {
   public:
     // Errors: unsupported for a GPU that cannot map memory; invalid_argument for a device or a
@@ -52,6 +52,10 @@ class GpuMemory : public virtual DeviceMemory {
     gpu::Event record(StreamId stream) override;
     void wait(StreamId stream, gpu::Event event) override;
     Result<void> synchronize(StreamId stream) override;
+    bool records() const override { return true; }
+    Result<void> begin_recording() override;
+    Result<RecordingId> end_recording() override;
+    void replay(RecordingId recording) override;
 
     // For those who queue kernels.
     const SharedContext& context() const { return *context_; }
@@ -79,7 +83,8 @@ class GpuMemory : public virtual DeviceMemory {
     std::shared_ptr<SharedContext> context_;
     std::unique_ptr<Memory> memory_;
     std::unique_ptr<Streams> streams_;
-    std::vector<std::byte*> locked_;  // by lock_pages
+    std::vector<std::byte*> locked_;     // by lock_pages
+    std::vector<GraphExec> recordings_;  // by RecordingId
     DeviceInfo info_;
     DeviceFacts facts_;
     std::optional<Error> lost_;

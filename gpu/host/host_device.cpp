@@ -19,6 +19,14 @@
 #include "gpu/host/thread_pool.h"
 
 namespace granary::gpu {
+
+Result<void> DeviceMemory::begin_recording() {
+    return fail(ErrorKind::unsupported, "This device records no work", info().name);
+}
+Result<RecordingId> DeviceMemory::end_recording() {
+    return fail(ErrorKind::unsupported, "This device records no work", info().name);
+}
+
 namespace {
 
 class HostDevice final : public Device {
