@@ -20,6 +20,7 @@ Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
         auto device = open_device(settings, granule_bytes, options.nice);
         if (!device) return tl::unexpected(device.error());
         core->device = std::move(*device);
+        if (options.wrap_device) core->device = options.wrap_device(std::move(core->device));
         core->facts = facts_of(*core->device, core->model.facts, options.arithmetic);
         core->facts.free_bytes += freed;
         // The cores that a process may use can change: the plan is for the threads that there are.

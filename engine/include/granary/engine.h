@@ -151,6 +151,8 @@ struct EngineOptions {
     // Main memory for states of conversations to go back to, over all of them; the one that runs
     // keeps at least one. Models without recurrent state need none.
     uint64_t checkpoint_bytes = uint64_t{1} << 30;
+    // What the engine shall see in the place of its device; tests let that fail.
+    std::function<std::unique_ptr<gpu::Device>(std::unique_ptr<gpu::Device>)> wrap_device = {};
 };
 
 class Engine {
