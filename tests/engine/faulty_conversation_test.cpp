@@ -27,6 +27,7 @@ class FaultyConversations : public ::testing::TestWithParam<const char*> {
         options.wrap_device = [this](std::unique_ptr<gpu::Device> device) {
             auto made = std::make_unique<WatchedDevice>(std::move(device));
             device_ = made.get();
+            device_->lose_no_copies();
             return made;
         };
         auto engine = Engine::open(path_, options);

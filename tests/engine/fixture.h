@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "granary/engine.h"
+#include "tests/unpacked.h"
 
 namespace granary::test {
 
@@ -22,9 +23,7 @@ struct Fixture {
 };
 
 inline Fixture read_fixture(const std::string& path) {
-    std::ifstream stream(path);
-    EXPECT_TRUE(stream) << path;
-    const nlohmann::json json = nlohmann::json::parse(stream);
+    const nlohmann::json json = nlohmann::json::parse(unpacked(path));
     Fixture fixture;
     fixture.tokens = json["tokens"].get<std::vector<TokenId>>();
     fixture.argmax = json["argmax"].get<std::vector<TokenId>>();

@@ -66,7 +66,7 @@ TEST(KvFormats, CostAMicroModelWhatWasMeasured) {
 }
 
 TEST(KvFormats, CostTheStarterWhatWasMeasured) {
-    expect_cost(kStarter, read_fixture(GRANARY_TEST_DATA "/starter/starter.logits.json"),
+    expect_cost(kStarter, read_fixture(GRANARY_TEST_DATA "/starter/starter.logits.json.gz"),
                 {{"f16", 4e-4, 2e-3, 199},
                  {"int8", 0.013, 0.25, 187},
                  {"k8v4", 0.085, 0.3, 170},
@@ -75,7 +75,7 @@ TEST(KvFormats, CostTheStarterWhatWasMeasured) {
 
 // Whatever the chunk and the budget: a chunk attends to stored cells only, its own too.
 TEST(KvFormats, EachGivesTheSameTokensAtAnyChunkAndBudget) {
-    const Fixture fixture = read_fixture(GRANARY_TEST_DATA "/starter/starter.logits.json");
+    const Fixture fixture = read_fixture(GRANARY_TEST_DATA "/starter/starter.logits.json.gz");
     std::vector<std::vector<TokenId>> answers;
     for (const char* format : {"f16", "int8", "k8v4", "q4"}) {
         std::optional<LogitsResult> first;

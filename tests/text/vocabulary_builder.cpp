@@ -1,28 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "tests/text/vocabulary_builder.h"
 
-#include <zlib.h>
-
 #include <sstream>
 
+#include "tests/unpacked.h"
+
 namespace granary::test {
-namespace {
-
-std::string unpacked(const std::string& path) {
-    std::string text;
-    const gzFile file = gzopen(path.c_str(), "rb");
-    EXPECT_NE(file, nullptr) << path;
-    if (file == nullptr) return text;
-    char buffer[1 << 16];
-    for (int bytes; (bytes = gzread(file, buffer, sizeof buffer)) > 0;) {
-        text.append(buffer, static_cast<size_t>(bytes));
-    }
-    EXPECT_EQ(gzclose(file), Z_OK) << path;
-    return text;
-}
-
-}  // namespace
-
 TestVocabulary stored_vocabulary(const std::string& name, const std::string& pre) {
     std::istringstream lines(unpacked(GRANARY_TEST_DATA "/tokenizer/" + name + ".vocabulary.gz"));
     TestVocabulary vocabulary;
