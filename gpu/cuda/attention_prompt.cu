@@ -165,10 +165,14 @@ __device__ void attend(const AttentionPrompt& job) {
 
 }  // namespace
 
+static_assert(kAttentionMma64.shared == sizeof(Shared<64, 2>));
 static_assert(kAttentionMma128.shared == sizeof(Shared<128, 2>));
 static_assert(kAttentionMma256.shared == sizeof(Shared<256, 1>));
 
 extern "C" {
+__global__ void __launch_bounds__(kThreads, 2) attention_prompt_64(const AttentionPrompt job) {
+    attend<64, 2>(job);
+}
 __global__ void __launch_bounds__(kThreads, 2) attention_prompt_128(const AttentionPrompt job) {
     attend<128, 2>(job);
 }

@@ -59,6 +59,7 @@ struct alignas(64) TensorMap {
 struct AttentionLaunch {
     uint32_t rows, threads, shared, cells;
 };
+inline constexpr AttentionLaunch kAttentionMma64{128, 128, 32768, 64};
 inline constexpr AttentionLaunch kAttentionMma128{128, 128, 65536, 64};
 inline constexpr AttentionLaunch kAttentionMma256{64, 128, 98304, 64};
 inline constexpr AttentionLaunch kAttentionWgmma128{128, 384, 164864, 128};

@@ -12,7 +12,7 @@ namespace granary::gpu::cuda {
 Result<void> CudaKernels::load() {
     for (const auto load :
          {&CudaKernels::load_rows, &CudaKernels::load_gates, &CudaKernels::load_rope,
-          &CudaKernels::load_router, &CudaKernels::load_expert_cache})
+          &CudaKernels::load_attention, &CudaKernels::load_router, &CudaKernels::load_expert_cache})
         if (auto loaded = (this->*load)(); !loaded) return loaded;
     return {};
 }
@@ -56,8 +56,9 @@ std::byte* CudaKernels::Scratch::require(size_t wanted) const {
 }
 
 // One operation at a time uses it: the most that any of them needs.
-size_t CudaKernels::scratch_bytes(const AttentionShape&, uint32_t) const {
-    return kCounterBytes + std::max(decode_route_bytes(), decode_fetch_bytes());
+size_t CudaKernels::scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const {
+    return kCounterBytes + std::max({decode_route_bytes(), decode_fetch_bytes(),
+                                     attention_decode_scratch(shape, max_cells)});
 }
 
 void CudaKernels::set_scratch(std::byte* scratch, size_t bytes) {
@@ -68,10 +69,11 @@ void CudaKernels::set_scratch(std::byte* scratch, size_t bytes) {
 }
 
 // The same: the largest constant, and the most for each row.
-size_t CudaKernels::prompt_scratch_bytes(const AttentionShape&, uint32_t experts, uint32_t,
+size_t CudaKernels::prompt_scratch_bytes(const AttentionShape& shape, uint32_t experts, uint32_t,
                                          uint32_t rows) const {
     PromptBytes most;
-    for (const PromptBytes& bytes : {prompt_route_bytes(experts)}) {
+    for (const PromptBytes& bytes :
+         {prompt_route_bytes(experts), attention_prompt_scratch(shape)}) {
         most.constant = std::max(most.constant, bytes.constant);
         most.per_row = std::max(most.per_row, bytes.per_row);
     }

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "gpu/cuda/attention_kernels.h"
+#include "gpu/cuda/attention_prompt.h"
 #include "gpu/cuda/device.h"
 #include "gpu/cuda/module.h"
 #include "gpu/cuda/rope.h"
@@ -59,9 +61,9 @@ class CudaKernels : public Kernels {
                     uint32_t first_cell, uint32_t n, float* q, const float* k, const float* v,
                     const KvView& kv) override;
     void attention_prompt(const AttentionShape& shape, const float* q, uint32_t first_cell,
-                          const KvView& kv, const Activations& out) override = 0;
+                          const KvView& kv, const Activations& out) override;
     void attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
-                          const Activations& out) override = 0;
+                          const Activations& out) override;
     void take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
                       float* q) override;
     void gate_heads(const AttentionShape& shape, const float* pairs,
@@ -138,7 +140,15 @@ class CudaKernels : public Kernels {
         std::byte* require(size_t wanted) const;
     };
 
+    Result<void> load_attention();
+    // What they need of the scratch places.
+    static size_t attention_decode_scratch(const AttentionShape& shape, uint32_t max_cells);
+    static PromptBytes attention_prompt_scratch(const AttentionShape& shape);
+    TensorMap cells_map(const AttentionShape& shape, const KvView& kv, const KvPart& part,
+                        uint32_t box_cells, uint32_t end);
+
     GpuMemory& device_;
+    AttentionKernels attention_;
     std::map<std::string, std::unique_ptr<Module>, std::less<>> modules_;
     uint32_t* counters_ = nullptr;  // kCounterBytes in front of scratch_
     Scratch scratch_;               // decode and whatever has at most kDecodeRows rows

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// One warp's building blocks on compute capability 8.0 and up: asynchronous copies of 16 bytes,
-// 8 x 8 matrix loads, the f16 tensor-core product. Names follow the instructions (PTX ISA 9.0).
+// One warp's building blocks: asynchronous copies of 16 bytes, 8 x 8 matrix loads, the f16
+// tensor-core product. Names follow the instructions (PTX ISA 9.0). Before compute capability 8.0
+// copies are done at once and a product is two of half the depth.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -15,20 +16,47 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
 
 // 16 bytes from global to shared memory, both 16-byte aligned.
 __device__ __forceinline__ void copy_16(uint32_t to, const void* from) {
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+#else
+    const uint4 value = *static_cast<const uint4*>(from);
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(value.x), "r"(value.y),
+                 "r"(value.z), "r"(value.w)
+                 : "memory");
+#endif
 }
-// The same; `bytes` of them (0 or 16) are read and the rest become zero.
-__device__ __forceinline__ void copy_16_or_zero(uint32_t to, const void* from, uint32_t bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+#if __CUDA_ARCH__ >= 800
+// 4 or 8 bytes, aligned to as many.
+template <uint32_t kBytes>
+__device__ __forceinline__ void copy_small(uint32_t to, const void* from) {
+    static_assert(kBytes == 4 || kBytes == 8);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(kBytes)
                  : "memory");
 }
+#endif
+// The same; `bytes` of them (0 or 16) are read and the rest become zero.
+__device__ __forceinline__ void copy_16_or_zero(uint32_t to, const void* from, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+                 : "memory");
+#else
+    const uint4 value = bytes ? *static_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(value.x), "r"(value.y),
+                 "r"(value.z), "r"(value.w)
+                 : "memory");
+#endif
+}
 __device__ __forceinline__ void copies_commit() {
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
 }
 // Waits until at most `kPending` of this thread's newest groups are unfinished.
 template <int kPending>
 __device__ __forceinline__ void copies_wait() {
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
 }
 
 __device__ __forceinline__ void load_matrices(uint32_t (&out)[4], uint32_t address) {
@@ -49,11 +77,30 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&out)[4], uin
 // high}, b[the same k][g] and c[g | g + 8][2t, 2t + 1].
 __device__ __forceinline__ void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b_low,
                                             uint32_t b_high) {
+#if __CUDA_ARCH__ >= 800
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
+#else
+    const auto half = [&](uint32_t low, uint32_t high, uint32_t b) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+            "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(low), "r"(high), "r"(b));
+    };
+    half(a[0], a[1], b_low);
+    half(a[2], a[3], b_high);
+#endif
+}
+
+// An 8 x 8 matrix of f16 of which a thread holds row g, columns 2t, 2t + 1, transposed.
+__device__ __forceinline__ uint32_t transposed(uint32_t value) {
+    uint32_t result;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(value));
+    return result;
 }
 
 __device__ __forceinline__ uint32_t bits(__half2 value) {

@@ -17,14 +17,6 @@ class TestedKernels final : public CudaKernels {
                     const Activations&, const Activations&, void*) override {
         std::abort();
     }
-    void attention_prompt(const AttentionShape&, const float*, uint32_t, const KvView&,
-                          const Activations&) override {
-        std::abort();
-    }
-    void attention_decode(const AttentionShape&, const float*, const KvView&,
-                          const Activations&) override {
-        std::abort();
-    }
     void delta_net_prompt(const DeltaShape&, const float*, const float*, const float*, uint32_t,
                           uint32_t, float*, float*) override {
         std::abort();

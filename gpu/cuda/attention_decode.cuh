@@ -1,0 +1,551 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Decode attention by tensor cores, K and V read as they are stored.
+//
+// A block takes the query rows of one K/V head and one cut of 512 cells at a time; each of its
+// eight warps takes 64 cells of it, alone until its sums are ready. Cells are the M dimension of
+// the products and query rows the N dimension, so that codes go from shared memory to operand
+// registers and eight query rows cost what one does:
+//
+//   scores[cells, rows] = K[cells, dims] Q^T        codes as f16, times K's scale afterwards
+//   sums[dims, rows] = V^T[dims, cells] weights     codes as f16 times V's scale
+//
+// Codes come through a ring of 4 KB pieces per warp, copied by the warp itself. A matrix load of
+// 8 rows x 16 bytes gives a thread bytes 4t .. 4t + 3 of cell g, or, transposed, bytes 2g, 2g + 1
+// of cells 2t and 2t + 1: two, four or eight values of each format.
+//
+// Bytes: K and V once for each 8 or 16 query rows. Work: 4 heads dim operations a cell; f16 8
+// operations a byte at a group of 8, 4-bit codes 28, with about three instructions for each two
+// codes to widen them.
+#pragma once
+
+#include "gpu/cuda/attention_decode.h"
+#include "gpu/cuda/kv_cells.cuh"
+#include "gpu/cuda/softmax.cuh"
+
+namespace granary::gpu::cuda {
+namespace {
+
+constexpr uint32_t kWarps = kDecodeThreads / 32, kWarpCells = kDecodeCut / kWarps;
+constexpr uint32_t kPieceBytes = 4096, kSlotBytes = kPieceBytes + 512, kSlots = 2;
+constexpr uint32_t kSlice = 64, kSliceRow = 68;  // dims that warps add at a time, and their stride
+
+// How the codes of a head are cut into pieces that fit a slot: kCells cells, kWidth bytes of each.
+template <KvCodes kCodes, uint32_t kDim>
+struct Pieces {
+    static constexpr uint32_t kRow = kCodes == KvCodes::f16    ? kDim * 2
+                                     : kCodes == KvCodes::int8 ? kDim
+                                                               : kDim / 2;
+    static constexpr uint32_t kGroup = kCodes == KvCodes::int8 ? 64 : 32;
+    static constexpr uint32_t kScaleBytes = kCodes == KvCodes::f16 ? 0 : kDim / kGroup * 2;
+    static constexpr uint32_t kWidth = kRow < 256 ? kRow : 256;
+    static constexpr uint32_t kParts = kRow / kWidth;
+    static constexpr uint32_t kCells =
+        kPieceBytes / kWidth < kWarpCells ? kPieceBytes / kWidth : kWarpCells;
+    static constexpr uint32_t kCount = kWarpCells / kCells * kParts;
+    static constexpr uint32_t kTiles = kCells / 16;  // of 16 cells
+
+    // Where 16 bytes of a row lie in a slot: any 8 rows' are in different banks.
+    __device__ static uint32_t place(uint32_t row, uint32_t chunk) {
+        if constexpr (kWidth >= 128)
+            return row * kWidth + (chunk ^ row % 8) * 16;
+        else
+            return row * kWidth + (chunk ^ row / (128 / kWidth) % (kWidth / 16)) * 16;
+    }
+};
+
+template <uint32_t kBytes>
+__device__ __forceinline__ void copy_scales(std::byte* to, const std::byte* from) {
+    if constexpr (kBytes == 2)
+        *reinterpret_cast<uint16_t*>(to) = *reinterpret_cast<const uint16_t*>(from);
+    else if constexpr (kBytes == 16)
+        copy_16(shared_address(to), from);
+    else
+        copy_small<kBytes>(shared_address(to), from);
+}
+
+// ---- codes to f16
+
+// Bytes kLow and kHigh of `word` (as numbers from 0 to 255, offset by 128) as they are.
+template <uint32_t kLow, uint32_t kHigh>
+__device__ __forceinline__ uint32_t widen_int8(uint32_t word) {
+    const uint32_t raised = __byte_perm(word, 0x64646464, 0x4040 | kLow | kHigh << 8);
+    return bits(__hsub2(as_half2(raised), as_half2(0x64806480)));  // 1024 + 128
+}
+// Nibbles of bytes 0 and 2: the low ones, the high ones. 0x6400 + n is 1024 + n.
+__device__ __forceinline__ uint32_t widen_low(uint32_t word) {
+    const uint32_t raised = (word & 0x000f000f) ^ 0x64086408;
+    return bits(__hsub2(as_half2(raised), as_half2(0x64086408)));
+}
+__device__ __forceinline__ uint32_t widen_high(uint32_t word) {
+    const uint32_t raised = (word & 0x00f000f0) ^ 0x64806480;
+    return bits(__hfma2(as_half2(raised), as_half2(0x2c002c00), as_half2(0xd480d480)));
+}
+__device__ __forceinline__ uint32_t times(uint32_t a, uint32_t b) {
+    return bits(__hmul2(as_half2(a), as_half2(b)));
+}
+// Halves of the same place in two words.
+__device__ __forceinline__ uint32_t pair_of(const uint32_t* a, const uint32_t* b, uint32_t half) {
+    return __byte_perm(a[half / 2], b[half / 2], half % 2 ? 0x7632 : 0x5410);
+}
+
+// ---- one K/V head and its rows
+
+template <KvCodes kKCodes, KvCodes kVCodes, uint32_t kDim, uint32_t kRowTiles>
+struct Decoder {
+    using K = Pieces<kKCodes, kDim>;
+    using V = Pieces<kVCodes, kDim>;
+    static constexpr uint32_t kRows = 8 * kRowTiles;
+    static constexpr uint32_t kPieces = K::kCount + V::kCount;
+
+    struct Shared {
+        alignas(128) std::byte slots[kWarps][kSlots][kSlotBytes];
+        uint2 queries[kDim / 16][kRowTiles][32];  // operands of each step of 16 dims
+        float slice[kWarps][8][kSliceRow];
+        float maximum[kWarps][kRows], sum[kWarps][kRows];
+    };
+    static_assert(sizeof(Shared) == decode_shared_bytes(kDim, kRowTiles));
+
+    // Where a warp's 64 cells of a cut lie; count 0: none are stored.
+    struct Cells {
+        const std::byte *k, *k_scales, *v, *v_scales;
+        uint32_t first, count;
+    };
+
+    const AttentionDecode& job;
+    Shared& shared;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    const uint32_t group = job.heads / job.kv_heads;
+    const uint32_t head = blockIdx.y % job.kv_heads, first_row = blockIdx.y / job.kv_heads * kRows;
+    const std::byte* const base = kv_base(job.kv);
+    const uint32_t first_cell = job.kv.place->first_cell + job.first_token;
+    const uint32_t end = first_cell + job.n;  // cells that the last token sees
+    uint32_t slot = 0;
+
+    // A row's place among [n, heads].
+    __device__ uint32_t row_of(uint32_t row) const {
+        const uint32_t r = first_row + row;
+        return r / group * job.heads + head * group + r % group;
+    }
+    __device__ bool is_row(uint32_t row) const { return first_row + row < job.n * group; }
+
+    __device__ Cells cells_of(uint32_t cut) const {
+        Cells cells{};
+        cells.first = cut * kDecodeCut + warp * kWarpCells;
+        cells.count = end > cells.first ? min(kWarpCells, end - cells.first) : 0;
+        const auto at = [&](size_t offset, size_t row) {
+            return base + cell_offset(job.kv, offset, row, cells.first);
+        };
+        const KvPart &k = job.kv.k, &v = job.kv.v;
+        cells.k = at(k.code_offset, k.code_row) + head * K::kRow;
+        cells.v = at(v.code_offset, v.code_row) + head * V::kRow;
+        cells.k_scales = at(k.scale_offset, k.scale_row) + head * K::kScaleBytes;
+        cells.v_scales = at(v.scale_offset, v.scale_row) + head * V::kScaleBytes;
+        return cells;
+    }
+
+    // Begins the copy of a piece. Cells after the last one that is stored repeat it.
+    template <class P>
+    __device__ void bring(uint32_t to_slot, const std::byte* codes, size_t code_row,
+                          const std::byte* scales, size_t scale_row, uint32_t count,
+                          uint32_t piece) {
+        std::byte* const to = shared.slots[warp][to_slot];
+        const uint32_t to_address = shared_address(to);
+        const uint32_t first = piece / P::kParts * P::kCells;
+        constexpr uint32_t kChunks = P::kWidth / 16;
+#pragma unroll
+        for (uint32_t i = 0; i < P::kCells * kChunks / 32; ++i) {
+            const uint32_t row = (i * 32 + lane) / kChunks, chunk = lane % kChunks;
+            const uint32_t cell = min(first + row, count - 1);
+            copy_16(to_address + P::place(row, chunk),
+                    codes + cell * code_row + piece % P::kParts * P::kWidth + chunk * 16);
+        }
+        if constexpr (P::kScaleBytes != 0) {
+#pragma unroll
+            for (uint32_t i = 0; i < (P::kCells + 31) / 32; ++i) {
+                const uint32_t row = i * 32 + lane;
+                if (row < P::kCells)
+                    copy_scales<P::kScaleBytes>(to + kPieceBytes + row * P::kScaleBytes,
+                                                scales + min(first + row, count - 1) * scale_row);
+            }
+        }
+    }
+    __device__ void bring(uint32_t to_slot, const Cells& cells, uint32_t piece) {
+        if (cells.count) {
+            if (piece < K::kCount)
+                bring<K>(to_slot, cells.k, job.kv.k.code_row, cells.k_scales, job.kv.k.scale_row,
+                         cells.count, piece);
+            else
+                bring<V>(to_slot, cells.v, job.kv.v.code_row, cells.v_scales, job.kv.v.scale_row,
+                         cells.count, piece - K::kCount);
+        }
+        copies_commit();
+    }
+    // The next piece is there; the one after it begins to come.
+    __device__ const std::byte* next_piece(const Cells& cells, const Cells& later, uint32_t piece) {
+        copies_wait<0>();
+        __syncwarp();
+        const uint32_t here = slot;
+        slot ^= 1;
+        if (piece + 1 < kPieces)
+            bring(slot, cells, piece + 1);
+        else
+            bring(slot, later, 0);
+        return shared.slots[warp][here];
+    }
+
+    // Rows as operands: dims in the order in which K's codes are widened.
+    __device__ void load_queries() {
+        for (uint32_t i = threadIdx.x; i < kDim / 16 * kRowTiles * 32; i += kDecodeThreads) {
+            const uint32_t step = i / 32 / kRowTiles, tile = i / 32 % kRowTiles;
+            const uint32_t row = tile * 8 + g;
+            uint32_t d[4];
+            for (uint32_t j = 0; j < 4; ++j) {
+                if constexpr (kKCodes == KvCodes::f16)
+                    d[j] = 2 * t + j % 2 + j / 2 * 8;
+                else if constexpr (kKCodes == KvCodes::int8)
+                    d[j] = 4 * t + j;
+                else
+                    d[j] = 4 * t + j % 2 * 2 + j / 2;
+            }
+            // Steps of a 4-bit group are its low and its high nibbles: 16 neighbours each.
+            float value[4] = {};
+            if (is_row(row))
+                for (uint32_t j = 0; j < 4; ++j)
+                    value[j] = job.q[size_t{row_of(row)} * kDim + step * 16 + d[j]] * job.scale;
+            shared.queries[step][tile][lane] =
+                make_uint2(pack_half2(value[0], value[1]), pack_half2(value[2], value[3]));
+        }
+        __syncthreads();
+    }
+
+    using Scores = float[kWarpCells / 16][kRowTiles][4];
+
+    // score (+)= K Q^T over one piece.
+    template <uint32_t kPiece>
+    __device__ void score_piece(const std::byte* piece, Scores& score) const {
+        const uint32_t address = shared_address(piece);
+        const uint32_t row = lane % 16, chunk = lane / 16;
+        constexpr uint32_t kFirst = kPiece / K::kParts * K::kTiles;
+        if constexpr (kKCodes == KvCodes::f16) {
+#pragma unroll
+            for (uint32_t s = 0; s < K::kWidth / 32; ++s) {
+#pragma unroll
+                for (uint32_t m = 0; m < K::kTiles; ++m) {
+                    uint32_t a[4];
+                    load_matrices(a, address + K::place(m * 16 + row, 2 * s + chunk));
+#pragma unroll
+                    for (uint32_t n = 0; n < kRowTiles; ++n) {
+                        const uint2 q =
+                            shared.queries[kPiece % K::kParts * (K::kWidth / 32) + s][n][lane];
+                        mma_16x8x16(score[kFirst + m][n], a, q.x, q.y);
+                    }
+                }
+            }
+        } else {
+#pragma unroll
+            for (uint32_t m = 0; m < K::kTiles; ++m) {
+                const std::byte* const scales = piece + kPieceBytes;
+                const auto* low =
+                    reinterpret_cast<const __half*>(scales + (m * 16 + g) * K::kScaleBytes);
+                const auto* high =
+                    reinterpret_cast<const __half*>(scales + (m * 16 + g + 8) * K::kScaleBytes);
+                const auto add_scaled = [&](const float(&sum)[kRowTiles][4], uint32_t part) {
+                    const float s_low = __half2float(low[part]), s_high = __half2float(high[part]);
+#pragma unroll
+                    for (uint32_t n = 0; n < kRowTiles; ++n)
+#pragma unroll
+                        for (uint32_t j = 0; j < 4; ++j)
+                            score[kFirst + m][n][j] += sum[n][j] * (j < 2 ? s_low : s_high);
+                };
+                // Two chunks of 16 bytes a load: half a group of int8, two groups of int4.
+                float sum[kRowTiles][4] = {};
+#pragma unroll
+                for (uint32_t i = 0; i < K::kWidth / 16; i += 2) {
+                    uint32_t w[4];
+                    load_matrices(w, address + K::place(m * 16 + row, i + chunk));
+#pragma unroll
+                    for (uint32_t j = 0; j < 2; ++j) {
+                        const uint32_t x = w[2 * j], y = w[2 * j + 1];
+                        if constexpr (kKCodes == KvCodes::int8) {
+                            const uint32_t u = x ^ 0x80808080, v = y ^ 0x80808080;
+                            const uint32_t a[4] = {widen_int8<0, 1>(u), widen_int8<0, 1>(v),
+                                                   widen_int8<2, 3>(u), widen_int8<2, 3>(v)};
+                            add_scores(sum, a, i + j);
+                            if ((i + j) % 4 != 3) continue;
+                            add_scaled(sum, (i + j) / 4);
+                        } else {
+                            const uint32_t a[4] = {widen_low(x), widen_low(y), widen_low(x >> 8),
+                                                   widen_low(y >> 8)};
+                            const uint32_t b[4] = {widen_high(x), widen_high(y), widen_high(x >> 8),
+                                                   widen_high(y >> 8)};
+                            add_scores(sum, a, 2 * (i + j));
+                            add_scores(sum, b, 2 * (i + j) + 1);
+                            add_scaled(sum, i + j);
+                        }
+#pragma unroll
+                        for (uint32_t n = 0; n < kRowTiles; ++n)
+                            for (float& value : sum[n]) value = 0;
+                    }
+                }
+            }
+        }
+    }
+    __device__ void add_scores(float (&sum)[kRowTiles][4], const uint32_t (&a)[4],
+                               uint32_t step) const {
+#pragma unroll
+        for (uint32_t n = 0; n < kRowTiles; ++n) {
+            const uint2 q = shared.queries[step][n][lane];
+            mma_16x8x16(sum[n], a, q.x, q.y);
+        }
+    }
+
+    using Weights = uint32_t[kWarpCells / 16][kRowTiles][2];
+
+    // Scores become weights 2^(score - maximum), transposed to operands. Of this thread's rows
+    // 2t, 2t + 1 of each tile.
+    __device__ void weigh(Scores& score, const Cells& cells, Weights& weight,
+                          float (&maximum)[kRowTiles][2], float (&sum)[kRowTiles][2]) const {
+#pragma unroll
+        for (uint32_t n = 0; n < kRowTiles; ++n) {
+#pragma unroll
+            for (uint32_t e = 0; e < 2; ++e) {
+                const uint32_t row = n * 8 + 2 * t + e;
+                const uint32_t last = first_cell + (first_row + row) / group;
+                float top = -INFINITY;
+#pragma unroll
+                for (uint32_t m = 0; m < kWarpCells / 16; ++m)
+#pragma unroll
+                    for (uint32_t half = 0; half < 2; ++half) {
+                        float& s = score[m][n][2 * half + e];
+                        if (cells.first + m * 16 + g + 8 * half > min(last, end - 1)) s = -INFINITY;
+                        top = fmaxf(top, s);
+                    }
+                for (uint32_t distance = 4; distance < 32; distance *= 2)
+                    top = fmaxf(top, __shfl_xor_sync(~0u, top, distance));
+                const float from = top == -INFINITY ? 0 : top;
+                float total = 0;
+#pragma unroll
+                for (uint32_t m = 0; m < kWarpCells / 16; ++m)
+#pragma unroll
+                    for (uint32_t half = 0; half < 2; ++half) {
+                        float& s = score[m][n][2 * half + e];
+                        s = exp2_fast(s - from);
+                        total += s;
+                    }
+                for (uint32_t distance = 4; distance < 32; distance *= 2)
+                    total += __shfl_xor_sync(~0u, total, distance);
+                maximum[n][e] = top;
+                sum[n][e] = total;
+            }
+#pragma unroll
+            for (uint32_t m = 0; m < kWarpCells / 16; ++m)
+#pragma unroll
+                for (uint32_t half = 0; half < 2; ++half)
+                    weight[m][n][half] = transposed(
+                        bits(__floats2half2_rn(score[m][n][2 * half], score[m][n][2 * half + 1])));
+        }
+    }
+
+    using Sums = float[kDim / 16][kRowTiles][4];
+
+    // out += V^T weights over one piece.
+    template <uint32_t kPiece>
+    __device__ void sum_piece(const std::byte* piece, const Weights& weight, Sums& out) const {
+        const uint32_t address = shared_address(piece);
+        constexpr uint32_t kFirst = kPiece / V::kParts * V::kTiles;
+#pragma unroll
+        for (uint32_t m = 0; m < V::kTiles; ++m) {
+            const uint32_t(&w)[kRowTiles][2] = weight[kFirst + m];
+            if constexpr (kVCodes == KvCodes::f16) {
+                const uint32_t row = m * 16 + lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
+#pragma unroll
+                for (uint32_t i = 0; i < V::kWidth / 32; ++i) {
+                    uint32_t a[4];
+                    load_matrices_transposed(a, address + V::place(row, 2 * i + chunk));
+                    add_sums(out[kPiece % V::kParts * (V::kWidth / 32) + i], a, w);
+                }
+            } else {
+                const uint32_t row = m * 16 + lane / 8 % 2 * 8 + lane % 8, chunk = lane / 16;
+                constexpr uint32_t kGroups = kDim / V::kGroup, kWords = (kGroups + 1) / 2;
+                // Scales of cells 2t, 2t + 1, 2t + 8, 2t + 9.
+                uint32_t scale[4][kWords];
+#pragma unroll
+                for (uint32_t c = 0; c < 4; ++c) {
+                    const std::byte* const at =
+                        piece + kPieceBytes + (m * 16 + 2 * t + c % 2 + c / 2 * 8) * V::kScaleBytes;
+                    if constexpr (V::kScaleBytes == 2)
+                        scale[c][0] = *reinterpret_cast<const uint16_t*>(at);
+                    else
+#pragma unroll
+                        for (uint32_t j = 0; j < kWords; ++j)
+                            scale[c][j] = reinterpret_cast<const uint32_t*>(at)[j];
+                }
+#pragma unroll
+                for (uint32_t i = 0; i < V::kWidth / 16; i += 2) {
+                    uint32_t x[4];
+                    load_matrices_transposed(x, address + V::place(row, i + chunk));
+                    if constexpr (kVCodes == KvCodes::int8)
+#pragma unroll
+                        for (uint32_t j = 0; j < 4; ++j) x[j] ^= 0x80808080;
+#pragma unroll
+                    for (uint32_t j = 0; j < 2; ++j) {
+                        const uint32_t part =
+                            (i + j) * (kVCodes == KvCodes::int8 ? 16 : 32) / V::kGroup;
+                        const uint32_t low = pair_of(scale[0], scale[1], part);
+                        const uint32_t high = pair_of(scale[2], scale[3], part);
+                        const uint32_t y = x[2 * j], z = x[2 * j + 1];
+                        if constexpr (kVCodes == KvCodes::int8) {
+                            const uint32_t a[4] = {
+                                times(widen_int8<0, 2>(y), low), times(widen_int8<1, 3>(y), low),
+                                times(widen_int8<0, 2>(z), high), times(widen_int8<1, 3>(z), high)};
+                            add_sums(out[i + j], a, w);
+                        } else {
+                            const uint32_t a[4] = {
+                                times(widen_low(y), low), times(widen_low(y >> 8), low),
+                                times(widen_low(z), high), times(widen_low(z >> 8), high)};
+                            const uint32_t b[4] = {
+                                times(widen_high(y), low), times(widen_high(y >> 8), low),
+                                times(widen_high(z), high), times(widen_high(z >> 8), high)};
+                            add_sums(out[2 * (i + j)], a, w);
+                            add_sums(out[2 * (i + j) + 1], b, w);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    __device__ static void add_sums(float (&out)[kRowTiles][4], const uint32_t (&a)[4],
+                                    const uint32_t (&weight)[kRowTiles][2]) {
+#pragma unroll
+        for (uint32_t n = 0; n < kRowTiles; ++n) mma_16x8x16(out[n], a, weight[n][0], weight[n][1]);
+    }
+    // The dim of out[i][n][2 * half + e].
+    __device__ uint32_t dim_of(uint32_t i, uint32_t half) const {
+        return i * 16 + (kVCodes == KvCodes::f16 ? g + 8 * half : 2 * g + half);
+    }
+
+    // The eight warps' sums, in their order, to the cut's partial results.
+    __device__ void store(uint32_t cut, Sums& out, const float (&maximum)[kRowTiles][2],
+                          const float (&sum)[kRowTiles][2]) {
+        if (g == 0)
+            for (uint32_t n = 0; n < kRowTiles; ++n)
+                for (uint32_t e = 0; e < 2; ++e) {
+                    shared.maximum[warp][n * 8 + 2 * t + e] = maximum[n][e];
+                    shared.sum[warp][n * 8 + 2 * t + e] = sum[n][e];
+                }
+        __syncthreads();
+        float* const partial = job.partials + cut * job.partial_floats;
+        const auto top_of = [&](uint32_t row) {
+            float top = -INFINITY;
+            for (uint32_t w = 0; w < kWarps; ++w) top = fmaxf(top, shared.maximum[w][row]);
+            return top == -INFINITY ? 0 : top;
+        };
+        if (threadIdx.x < kRows && is_row(threadIdx.x)) {
+            const float top = top_of(threadIdx.x);
+            float total = 0;
+            for (uint32_t w = 0; w < kWarps; ++w)
+                total +=
+                    shared.sum[w][threadIdx.x] * exp2_fast(shared.maximum[w][threadIdx.x] - top);
+            reinterpret_cast<float2*>(partial +
+                                      size_t{job.n} * job.heads * kDim)[row_of(threadIdx.x)] =
+                make_float2(top, total);
+        }
+#pragma unroll
+        for (uint32_t n = 0; n < kRowTiles; ++n) {
+            float factor[2];
+            for (uint32_t e = 0; e < 2; ++e)
+                factor[e] = exp2_fast(maximum[n][e] - top_of(n * 8 + 2 * t + e));
+#pragma unroll
+            for (uint32_t first = 0; first < kDim / 16; first += kSlice / 16) {
+#pragma unroll
+                for (uint32_t i = 0; i < kSlice / 16; ++i)
+#pragma unroll
+                    for (uint32_t j = 0; j < 4; ++j)
+                        shared.slice[warp][2 * t + j % 2][dim_of(i, j / 2)] =
+                            out[first + i][n][j] * factor[j % 2];
+                __syncthreads();
+                for (uint32_t i = threadIdx.x; i < 8 * kSlice; i += kDecodeThreads) {
+                    const uint32_t row = i / kSlice, d = i % kSlice;
+                    float total = 0;
+#pragma unroll
+                    for (uint32_t w = 0; w < kWarps; ++w) total += shared.slice[w][row][d];
+                    if (is_row(n * 8 + row))
+                        partial[size_t{row_of(n * 8 + row)} * kDim + first * 16 + d] = total;
+                }
+                __syncthreads();
+            }
+        }
+    }
+
+    template <uint32_t kPiece>
+    __device__ void score_pieces(const Cells& cells, const Cells& later, Scores& score) {
+        if constexpr (kPiece < K::kCount) {
+            const std::byte* const piece = next_piece(cells, later, kPiece);
+            if (cells.count) score_piece<kPiece>(piece, score);
+            score_pieces<kPiece + 1>(cells, later, score);
+        }
+    }
+    template <uint32_t kPiece>
+    __device__ void sum_pieces(const Cells& cells, const Cells& later, const Weights& weight,
+                               Sums& out) {
+        if constexpr (kPiece < V::kCount) {
+            const std::byte* const piece = next_piece(cells, later, K::kCount + kPiece);
+            if (cells.count) sum_piece<kPiece>(piece, weight, out);
+            sum_pieces<kPiece + 1>(cells, later, weight, out);
+        }
+    }
+
+    __device__ void run() {
+        const uint32_t cuts = (end + kDecodeCut - 1) / kDecodeCut;
+        uint32_t cut = blockIdx.x;
+        if (cut >= cuts) return;
+        Cells cells = cells_of(cut);
+        bring(slot, cells, 0);
+        load_queries();
+        for (; cut < cuts; cut += gridDim.x) {
+            Cells later{};
+            if (cut + gridDim.x < cuts) later = cells_of(cut + gridDim.x);
+            Scores score = {};
+            score_pieces<0>(cells, later, score);
+            Weights weight;
+            float maximum[kRowTiles][2], sum[kRowTiles][2];
+            weigh(score, cells, weight, maximum, sum);
+            Sums out = {};
+            sum_pieces<0>(cells, later, weight, out);
+            store(cut, out, maximum, sum);
+            cells = later;
+        }
+        copies_wait<0>();
+    }
+};
+
+template <KvCodes kK, KvCodes kV, uint32_t kDim, uint32_t kRowTiles>
+__device__ __forceinline__ void attend(const AttentionDecode& job) {
+#if __CUDA_ARCH__ >= 800
+    extern __shared__ __align__(128) std::byte memory[];
+    using D = Decoder<kK, kV, kDim, kRowTiles>;
+    D{job, *reinterpret_cast<typename D::Shared*>(memory)}.run();
+#endif
+}
+
+}  // namespace
+
+// Grid: (slots of cuts, K/V heads * tiles of rows).
+#define GRANARY_DECODE(format, k, v, dim)                                  \
+    __global__ void __launch_bounds__(kDecodeThreads, dim > 128 ? 1 : 2)   \
+        attention_decode_##format##_##dim##_1(const AttentionDecode job) { \
+        attend<KvCodes::k, KvCodes::v, dim, 1>(job);                       \
+    }                                                                      \
+    __global__ void __launch_bounds__(kDecodeThreads, 1)                   \
+        attention_decode_##format##_##dim##_2(const AttentionDecode job) { \
+        attend<KvCodes::k, KvCodes::v, dim, 2>(job);                       \
+    }
+#define GRANARY_DECODE_DIM(dim)           \
+    extern "C" {                          \
+    GRANARY_DECODE(f16, f16, f16, dim)    \
+    GRANARY_DECODE(int8, int8, int8, dim) \
+    GRANARY_DECODE(k8v4, int8, int4, dim) \
+    GRANARY_DECODE(q4, int4, int4, dim)   \
+    }
+
+}  // namespace granary::gpu::cuda

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The attention and delta-net kernels as CudaKernels holds them.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/cuda/driver.h"
+
+namespace granary::gpu::cuda {
+
+struct AttentionKernels {
+    uint32_t processors = 0;
+    bool tensor_cores = false;  // with asynchronous copies: compute capability 8.0 and up
+
+    // By format f16, int8, k8v4, q4; by heads of 64, 128, 256; by tiles of eight rows less one.
+    Function decode[4][3][2] = {};
+    Function decode_plain = nullptr, combine = nullptr;
+    // By heads of 64, 128, 256; null where this GPU or build has none.
+    Function prompt[3] = {}, prompt_wgmma[3] = {};
+    Function prompt_plain = nullptr, fold = nullptr, widen = nullptr, finish = nullptr;
+};
+
+struct DeltaNetKernels {
+    Function prepare = nullptr, chunk = nullptr, decode = nullptr;
+};
+
+}  // namespace granary::gpu::cuda
