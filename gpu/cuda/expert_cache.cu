@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(256)
     const uint32_t expert = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (expert >= cache.experts) return;
     uint32_t picks = 0;
-#pragma unroll 4
+#pragma unroll 16
     for (uint32_t r = lane; r < routes; r += 32)
         picks += route_expert[r] == static_cast<int32_t>(expert);
 #pragma unroll

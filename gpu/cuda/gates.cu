@@ -66,8 +66,9 @@ extern "C" __global__ void __launch_bounds__(128)
         value[t] = t > 0 && t < taps ? row(first - t) : 0.0f;
     }
     const int64_t end = min(first + kConvRows, int64_t{n});
+#pragma unroll 4
     for (int64_t i = first; i < end; ++i) {
-        value[0] = row(i);
+        value[0] = x[static_cast<size_t>(i) * channels + c];
         float sum = 0;
 #pragma unroll
         for (uint32_t t = kMostTaps; t-- > 0;)

@@ -19,7 +19,7 @@ __device__ void rotate_head(float* x, uint32_t dim, uint32_t lane) {
     for (uint32_t distance = 1; distance < run; distance *= 2) {
         __syncwarp();
         for (uint32_t i = lane; i < dim / 2; i += 32) {
-            const uint32_t low = i / distance * 2 * distance + i % distance;
+            const uint32_t low = 2 * (i & ~(distance - 1)) + (i & (distance - 1));
             const float a = x[low], b = x[low + distance];
             x[low] = a + b;
             x[low + distance] = a - b;
@@ -29,60 +29,201 @@ __device__ void rotate_head(float* x, uint32_t dim, uint32_t lane) {
 }
 
 // Of positive floats larger bits are larger values, and NaN is the largest of all.
-__device__ float largest_of(const float* x, uint32_t count, uint32_t lane) {
-    uint32_t largest = 0;
-    for (uint32_t i = lane; i < count; i += 32)
-        largest = max(largest, __float_as_uint(x[i]) & 0x7fffffffu);
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
-        largest = max(largest, __shfl_xor_sync(~0u, largest, distance));
-    return __uint_as_float(largest);
+__device__ __forceinline__ uint32_t size_of(float value) {
+    return __float_as_uint(value) & 0x7fffffffu;
 }
 
 __device__ __forceinline__ int code_of(float value, float scale, float limit) {
-    return __float2int_rn(fminf(fmaxf(__fdiv_rn(value, scale), -limit), limit));
+    return scale == 0 ? 0 : __float2int_rn(fminf(fmaxf(__fdiv_rn(value, scale), -limit), limit));
 }
 
-__device__ void encode_head(KvCodes codes, const float* x, uint32_t dim, std::byte* to,
-                            std::byte* scales, uint32_t lane) {
+__device__ __forceinline__ __half scale_of(uint32_t largest, float limit) {
+    return __float2half_rn(__fdiv_rn(__uint_as_float(largest), limit));
+}
+
+// Where a head of a cell lies.
+struct Place {
+    std::byte* codes;
+    std::byte* scales;
+};
+__device__ __forceinline__ Place place_of(const KvView& kv, const KvPart& part, std::byte* base,
+                                          uint32_t cell, uint32_t kv_heads, uint32_t head) {
+    std::byte* const step = base + cell / kStepCells * kv.step_bytes;
+    const uint32_t row = cell % kStepCells;
+    return {step + part.code_offset + row * part.code_row + head * (part.code_row / kv_heads),
+            step + part.scale_offset + row * part.scale_row + head * (part.scale_row / kv_heads)};
+}
+
+// A head of any size in shared memory to its place.
+__device__ void store_head(KvCodes codes, const float* x, uint32_t dim, const Place& to,
+                           uint32_t lane) {
+    if (codes == KvCodes::f16) {
+        for (uint32_t i = lane; i < dim; i += 32)
+            reinterpret_cast<__half*>(to.codes)[i] = __float2half_rn(x[i]);
+        return;
+    }
+    if (codes == KvCodes::f32) {
+        for (uint32_t i = lane; i < dim; i += 32) reinterpret_cast<float*>(to.codes)[i] = x[i];
+        return;
+    }
     const bool wide = codes == KvCodes::int8;
     const uint32_t group = wide ? 64 : 32;
     const float limit = wide ? 127.0f : 7.0f;
     for (uint32_t first = 0; first < dim; first += group) {
         const uint32_t count = min(group, dim - first);
-        const __half half = __float2half_rn(__fdiv_rn(largest_of(x + first, count, lane), limit));
+        uint32_t largest = 0;
+        for (uint32_t i = lane; i < count; i += 32) largest = max(largest, size_of(x[first + i]));
+        const __half half = scale_of(warp_max(largest), limit);
         const float scale = __half2float(half);
-        if (lane == 0) reinterpret_cast<__half*>(scales)[first / group] = half;
-        const auto code = [&](uint32_t i) {
-            return scale == 0 ? 0 : code_of(x[first + i], scale, limit);
-        };
+        if (lane == 0) reinterpret_cast<__half*>(to.scales)[first / group] = half;
+        const auto code = [&](uint32_t i) { return code_of(x[first + i], scale, limit); };
         if (wide) {
             for (uint32_t i = lane; i < count; i += 32)
-                to[first + i] = static_cast<std::byte>(code(i));
+                to.codes[first + i] = static_cast<std::byte>(code(i));
         } else if (lane < count / 2) {
-            to[first / 2 + lane] =
+            to.codes[first / 2 + lane] =
                 static_cast<std::byte>((code(lane) & 15) | (code(count / 2 + lane) & 15) << 4);
         }
     }
 }
 
-__device__ void store_head(const KvView& kv, const KvPart& part, const std::byte* base,
-                           uint32_t cell, uint32_t kv_heads, uint32_t head, const float* x,
-                           uint32_t dim, uint32_t lane) {
-    auto* const step = const_cast<std::byte*>(base) + cell / kStepCells * kv.step_bytes;
-    const uint32_t row = cell % kStepCells;
-    std::byte* const to =
-        step + part.code_offset + row * part.code_row + head * (part.code_row / kv_heads);
-    if (part.codes == KvCodes::f16) {
-        for (uint32_t i = lane; i < dim / 2; i += 32)
-            reinterpret_cast<__half2*>(to)[i] = __floats2half2_rn(x[2 * i], x[2 * i + 1]);
-    } else if (part.codes == KvCodes::f32) {
-        for (uint32_t i = lane; i < dim; i += 32) reinterpret_cast<float*>(to)[i] = x[i];
+// ---- heads of 32 kEach values in registers: lane l has values l, l + 32, ...
+
+template <uint32_t kEach>
+__device__ __forceinline__ void rotate_head(float (&v)[kEach], uint32_t lane) {
+    const float scale = 1 / sqrtf(static_cast<float>(32 * kEach));
+#pragma unroll
+    for (uint32_t j = 0; j < kEach; ++j) v[j] *= scale;
+#pragma unroll
+    for (uint32_t distance = 1; distance < 32; distance *= 2)
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j) {
+            const float other = __shfl_xor_sync(~0u, v[j], distance);
+            v[j] = lane & distance ? other - v[j] : v[j] + other;
+        }
+#pragma unroll
+    for (uint32_t distance = 1; distance < kEach; distance *= 2)
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j)
+            if (!(j & distance)) {
+                const float a = v[j], b = v[j + distance];
+                v[j] = a + b;
+                v[j + distance] = a - b;
+            }
+}
+
+template <uint32_t kEach>
+__device__ __forceinline__ void store_head(KvCodes codes, const float (&v)[kEach], const Place& to,
+                                           uint32_t lane) {
+    if (codes == KvCodes::f16) {
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j)
+            reinterpret_cast<__half*>(to.codes)[lane + 32 * j] = __float2half_rn(v[j]);
+    } else if (codes == KvCodes::f32) {
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j)
+            reinterpret_cast<float*>(to.codes)[lane + 32 * j] = v[j];
+    } else if (codes == KvCodes::int8) {
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; j += 2) {
+            const __half half = scale_of(warp_max(max(size_of(v[j]), size_of(v[j + 1]))), 127.0f);
+            const float scale = __half2float(half);
+            if (lane == 0) reinterpret_cast<__half*>(to.scales)[j / 2] = half;
+#pragma unroll
+            for (uint32_t i = 0; i < 2; ++i)
+                to.codes[lane + 32 * (j + i)] =
+                    static_cast<std::byte>(code_of(v[j + i], scale, 127.0f));
+        }
     } else {
-        encode_head(
-            part.codes, x, dim, to,
-            step + part.scale_offset + row * part.scale_row + head * (part.scale_row / kv_heads),
-            lane);
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j) {
+            const __half half = scale_of(warp_max(size_of(v[j])), 7.0f);
+            if (lane == 0) reinterpret_cast<__half*>(to.scales)[j] = half;
+            const int code = code_of(v[j], __half2float(half), 7.0f) & 15;
+            const int high = __shfl_down_sync(~0u, code, 16);
+            if (lane < 16) to.codes[16 * j + lane] = static_cast<std::byte>(code | high << 4);
+        }
+    }
+}
+
+// What becomes of a head: a row of q, or a place in the cache.
+struct Head {
+    const float* from;
+    float* q;           // null: stored at `to`
+    const float* norm;  // null: none
+    Place to;
+    KvCodes codes;
+    bool turns, rotated;
+};
+
+// `pairs` is a multiple of 32.
+template <uint32_t kEach>
+__device__ __forceinline__ void in_registers(const Head& head, const float* cosine,
+                                             const float* sine, uint32_t pairs, float eps,
+                                             uint32_t lane) {
+    float v[kEach];
+    float sum = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < kEach; ++j) {
+        v[j] = head.from[lane + 32 * j];
+        sum = fmaf(v[j], v[j], sum);
+    }
+    if (head.norm) {
+        const float factor = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(32 * kEach) + eps);
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j) v[j] = v[j] * factor * head.norm[lane + 32 * j];
+    }
+    if (head.turns) {
+        // Partners lie `apart` registers from each other.
+        const auto turn = [&]<uint32_t kApart>() {
+#pragma unroll
+            for (uint32_t j = 0; j < kApart; ++j) {
+                const float a = v[j], b = v[j + kApart];
+                const float c = cosine[lane + 32 * j], s = sine[lane + 32 * j];
+                v[j] = fmaf(-b, s, __fmul_rn(a, c));
+                v[j + kApart] = fmaf(a, s, __fmul_rn(b, c));
+            }
+        };
+        if (pairs == 16 * kEach)
+            turn.template operator()<kEach / 2>();
+        else if constexpr (kEach > 2)
+            turn.template operator()<1>();
+    }
+    if (head.rotated) rotate_head(v, lane);
+    if (head.q) {
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j) head.q[lane + 32 * j] = v[j];
+    } else {
+        store_head(head.codes, v, head.to, lane);
+    }
+}
+
+// A head of any size, in shared memory of `dim` floats.
+__device__ void in_memory(const Head& head, const float* cosine, const float* sine, uint32_t pairs,
+                          float eps, uint32_t dim, float* x, uint32_t lane) {
+    float sum = 0;
+    for (uint32_t i = lane; i < dim; i += 32) {
+        x[i] = head.from[i];
+        sum = fmaf(x[i], x[i], sum);
+    }
+    if (head.norm) {
+        const float factor = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(dim) + eps);
+        for (uint32_t i = lane; i < dim; i += 32) x[i] = x[i] * factor * head.norm[i];
+    }
+    __syncwarp();
+    if (head.turns) {
+        for (uint32_t i = lane; i < pairs; i += 32) {
+            const float a = x[i], b = x[pairs + i], c = cosine[i], s = sine[i];
+            x[i] = fmaf(-b, s, __fmul_rn(a, c));
+            x[pairs + i] = fmaf(a, s, __fmul_rn(b, c));
+        }
+        __syncwarp();
+    }
+    if (head.rotated) rotate_head(x, dim, lane);
+    if (head.q) {
+        for (uint32_t i = lane; i < dim; i += 32) head.q[i] = x[i];
+    } else {
+        store_head(head.codes, x, dim, head.to, lane);
     }
 }
 
@@ -97,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(32 * kRopeWarps)
     float* const cosine = memory;
     float* const sine = memory + args.pairs;
     const DecodePlace* const place = args.kv.place;
-    const std::byte* const base = place ? place->kv + args.kv.offset : args.kv.base;
+    std::byte* const base = place ? place->kv + args.kv.offset : args.kv.base;
     const uint32_t cell = (place ? place->first_cell : args.first_cell) + blockIdx.y;
 
     for (uint32_t i = threadIdx.x; i < args.pairs; i += 32 * kRopeWarps) {
@@ -107,44 +248,32 @@ extern "C" __global__ void __launch_bounds__(32 * kRopeWarps)
     __syncthreads();
 
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = args.dim;
-    float* const x = memory + 2 * args.pairs + warp * dim;
-    uint32_t head = blockIdx.x * kRopeWarps + warp;
-    if (head >= args.heads + 2 * args.kv_heads) return;
-    const bool is_q = head < args.heads, is_v = head >= args.heads + args.kv_heads;
-    const float* from;
-    if (is_q) {
-        from = args.q + (size_t{blockIdx.y} * args.heads + head) * dim;
-    } else {
-        head -= args.heads + (is_v ? args.kv_heads : 0);
-        from = (is_v ? args.v : args.k) + (size_t{blockIdx.y} * args.kv_heads + head) * dim;
-    }
-    float sum = 0;
-    for (uint32_t i = lane; i < dim; i += 32) {
-        x[i] = from[i];
-        sum = fmaf(x[i], x[i], sum);
-    }
-    const float* const norm = is_q ? args.q_norm : args.k_norm;
-    if (!is_v && norm) {
-        const float factor = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(dim) + args.eps);
-        for (uint32_t i = lane; i < dim; i += 32) x[i] = x[i] * factor * norm[i];
-    }
-    __syncwarp();
-    if (!is_v) {
-        for (uint32_t i = lane; i < args.pairs; i += 32) {
-            const float a = x[i], b = x[args.pairs + i], c = cosine[i], s = sine[i];
-            x[i] = fmaf(-b, s, __fmul_rn(a, c));
-            x[args.pairs + i] = fmaf(a, s, __fmul_rn(b, c));
-        }
-        __syncwarp();
-    }
+    const uint32_t number = blockIdx.x * kRopeWarps + warp;
+    if (number >= args.heads + 2 * args.kv_heads) return;
+    const bool is_q = number < args.heads, is_v = number >= args.heads + args.kv_heads;
     const KvPart& part = is_v ? args.kv.v : args.kv.k;
-    if (part.codes == KvCodes::int4) rotate_head(x, dim, lane);
+    Head head{};
     if (is_q) {
-        float* const to = args.q + (size_t{blockIdx.y} * args.heads + head) * dim;
-        for (uint32_t i = lane; i < dim; i += 32) to[i] = x[i];
+        head.from = head.q = args.q + (size_t{blockIdx.y} * args.heads + number) * dim;
     } else {
-        store_head(args.kv, part, base, cell, args.kv_heads, head, x, dim, lane);
+        const uint32_t h = number - args.heads - (is_v ? args.kv_heads : 0);
+        head.from = (is_v ? args.v : args.k) + (size_t{blockIdx.y} * args.kv_heads + h) * dim;
+        head.to = place_of(args.kv, part, base, cell, args.kv_heads, h);
     }
+    head.norm = is_v ? nullptr : is_q ? args.q_norm : args.k_norm;
+    head.codes = part.codes;
+    head.turns = !is_v;
+    head.rotated = part.codes == KvCodes::int4;
+    const bool regular = args.pairs == dim / 2 || args.pairs == 32;
+    if (regular && dim == 128)
+        in_registers<4>(head, cosine, sine, args.pairs, args.eps, lane);
+    else if (regular && dim == 256)
+        in_registers<8>(head, cosine, sine, args.pairs, args.eps, lane);
+    else if (regular && dim == 64)
+        in_registers<2>(head, cosine, sine, args.pairs, args.eps, lane);
+    else
+        in_memory(head, cosine, sine, args.pairs, args.eps, dim,
+                  memory + 2 * args.pairs + warp * dim, lane);
 }
 
 }  // namespace granary::gpu::cuda

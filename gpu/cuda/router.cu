@@ -20,22 +20,11 @@ __device__ __forceinline__ void router_octet(const RouteRows& args, uint32_t exp
 
 // ---- a row's experts, by one warp
 
-__device__ __forceinline__ float warp_max(float value) {
+__device__ __forceinline__ float largest_of_warp(float value) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
         value = fmaxf(value, __shfl_xor_sync(~0u, value, distance));
     return value;
-}
-
-// Of values that are not negative: larger for larger ones and, among equals, lower indices; 0 for
-// none. Over the warp.
-__device__ __forceinline__ unsigned long long warp_most(unsigned long long rank) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-        const unsigned long long other = __shfl_xor_sync(~0u, rank, distance);
-        rank = rank > other ? rank : other;
-    }
-    return rank;
 }
 
 // Lane l has experts l, l + 32, ...: kEach of them at most. A NaN anywhere makes every expert
@@ -51,7 +40,7 @@ __device__ void choose(const RouteRows& args, uint32_t row, uint32_t lane, int32
         p[j] = e < args.experts ? __ldcg(logits + e) : -INFINITY;
         largest = fmaxf(largest, p[j]);
     }
-    largest = warp_max(largest);
+    largest = largest_of_warp(largest);
     float sum = 0;
 #pragma unroll
     for (uint32_t j = 0; j < kEach; ++j) {
@@ -69,18 +58,18 @@ __device__ void choose(const RouteRows& args, uint32_t row, uint32_t lane, int32
     const size_t route = size_t{row} * args.used;
     float chosen = 0, weights[(kMostUsed + 31) / 32] = {};
     for (uint32_t rank = 0; rank < args.used; ++rank) {
-        unsigned long long best = 0;
+        // Bits of values that are not negative are in the order of the values; -1 is below all.
+        int mine = -1;
+        uint32_t place = ~0u;
 #pragma unroll
-        for (uint32_t j = 0; j < kEach; ++j) {
-            if (p[j] < 0) continue;
-            const unsigned long long other = static_cast<unsigned long long>(__float_as_uint(p[j]))
-                                                 << 32 |
-                                             (~0u - (lane + 32 * j));
-            best = best > other ? best : other;
-        }
-        best = warp_most(best);
-        const uint32_t e = ~0u - static_cast<uint32_t>(best);
-        const float weight = __uint_as_float(static_cast<uint32_t>(best >> 32));
+        for (uint32_t j = 0; j < kEach; ++j)
+            if (const int bits = __float_as_int(p[j]); bits > mine) {
+                mine = bits;
+                place = lane + 32 * j;
+            }
+        const uint32_t most = warp_max(static_cast<uint32_t>(mine + 1));
+        const uint32_t e = warp_min(static_cast<uint32_t>(mine + 1) == most ? place : ~0u);
+        const float weight = __uint_as_float(most - 1);
 #pragma unroll
         for (uint32_t j = 0; j < kEach; ++j)
             if (lane + 32 * j == e) p[j] = -1;
@@ -102,29 +91,38 @@ __device__ __forceinline__ void choose(const RouteRows& args, uint32_t row, uint
                                        int32_t* expert_of) {
     if (args.experts <= 128)
         choose<4>(args, row, lane, expert_of);
+    else if (args.experts <= 256)
+        choose<8>(args, row, lane, expert_of);
     else if (args.experts <= 512)
         choose<16>(args, row, lane, expert_of);
     else
         choose<kMostExperts / 32>(args, row, lane, expert_of);
 }
 
-// How many of the routes go to `expert`.
+// How many of the routes go to `expert`. The list begins at a multiple of 16 bytes.
 __device__ __forceinline__ int32_t count_of(const int32_t* expert_of, uint32_t routes,
                                             int32_t expert) {
     int32_t count = 0;
-    for (uint32_t r = 0; r < routes; ++r) count += expert_of[r] == expert;
+    const auto* const four = reinterpret_cast<const int4*>(expert_of);
+    for (uint32_t i = 0; i < routes / 4; ++i) {
+        const int4 e = four[i];
+        count += (e.x == expert) + (e.y == expert) + (e.z == expert) + (e.w == expert);
+    }
+    for (uint32_t r = routes / 4 * 4; r < routes; ++r) count += expert_of[r] == expert;
     return count;
 }
 
-// first from count; by a block of kThreads, whose earlier writes of count are all visible.
-template <uint32_t kThreads>
-__device__ void sum_counts(const Routes& routes, uint32_t experts) {
+// first from counts, by a block of kThreads: count_of(e) once for each expert, then begins(e,
+// first).
+template <uint32_t kThreads, class Count, class Begins>
+__device__ __forceinline__ void sum_counts(const Routes& routes, uint32_t experts,
+                                           const Count& count_of_expert, const Begins& begins) {
     __shared__ int32_t sums[kThreads / 32];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int32_t before = 0;
     for (uint32_t from = 0; from < experts; from += kThreads) {
         const uint32_t e = from + threadIdx.x;
-        const int32_t count = e < experts ? __ldcg(routes.count + e) : 0;
+        const int32_t count = e < experts ? count_of_expert(e) : 0;
         int32_t sum = count;
 #pragma unroll
         for (int distance = 1; distance < 32; distance *= 2) {
@@ -138,7 +136,10 @@ __device__ void sum_counts(const Routes& routes, uint32_t experts) {
             if (w == warp) sum += total;
             total += sums[w];
         }
-        if (e < experts) routes.first[e] = before + sum - count;
+        if (e < experts) {
+            routes.first[e] = before + sum - count;
+            begins(e, before + sum - count);
+        }
         before += total;
         __syncthreads();
     }
@@ -159,95 +160,142 @@ __device__ bool last_block(uint32_t* finished) {
     return last;
 }
 
+// Columns that the lanes of a warp take at once, a slice each, and where column c of these lies in
+// shared memory: so that lanes read 16 bytes of their slices together.
+constexpr uint32_t kLaneCols = 32 * kRouterSlice, kSliceFloats = kRouterSlice + 4;
+
+__device__ __forceinline__ float* slice_octet(float* memory, uint32_t octet) {
+    return memory + octet / (kRouterSlice / 8) * kSliceFloats + octet % (kRouterSlice / 8) * 8;
+}
+// A slice's products with the weights, in order.
+__device__ __forceinline__ float slice_sum(const float* memory, uint32_t lane,
+                                           const float (&weights)[kRouterSlice]) {
+    float sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kRouterSlice / 4; ++i) {
+        const float4 x = reinterpret_cast<const float4*>(memory + lane * kSliceFloats)[i];
+        sum = fmaf(weights[4 * i], x.x, sum);
+        sum = fmaf(weights[4 * i + 1], x.y, sum);
+        sum = fmaf(weights[4 * i + 2], x.z, sum);
+        sum = fmaf(weights[4 * i + 3], x.w, sum);
+    }
+    return sum;
+}
+
 // A warp an expert for all rows, a lane a slice; the last block does the rest. Grid: experts / 4.
 // Work: 2 experts cols operations a row. Bytes: the router once.
 template <bool kF32>
 __device__ __forceinline__ void route_few(const RouteRows& args) {
-    constexpr uint32_t kOctets = kRouterSlice / 8;
-    __shared__ int32_t expert_of[kFewRows * kMostUsed];
+    __shared__ __align__(16) float first_x[32 * kSliceFloats];
+    __shared__ __align__(16) float memory[4][32 * kSliceFloats];  // weights, then rows of x
+    __shared__ __align__(16) int32_t expert_of[kFewRows * kMostUsed];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t expert = blockIdx.x * 4 + warp, rows = args.routes.rows;
-    if (expert < args.experts) {
-        float total[kFewRows] = {};
-        for (uint32_t from = 0; from < args.cols; from += 32 * kRouterSlice) {
-            float sum[kFewRows] = {};
-#pragma unroll 4
-            for (uint32_t i = 0; i < kOctets; ++i) {
-                const uint32_t octet = from / 8 + lane * kOctets + i;
-                if (octet * 8 >= args.cols) break;
-                float w[8];
-                router_octet<kF32>(args, expert, octet, w);
-#pragma unroll
-                for (uint32_t row = 0; row < kFewRows; ++row) {
-                    if (row >= rows) break;
-                    float x[8];
-                    load_octet(args.x + size_t{row} * args.cols, octet, args.cols, x);
-#pragma unroll
-                    for (uint32_t k = 0; k < 8; ++k) sum[row] = fmaf(w[k], x[k], sum[row]);
-                }
-            }
-#pragma unroll
-            for (uint32_t row = 0; row < kFewRows; ++row) {
-                if (row >= rows) break;
-#pragma unroll
-                for (int slice = 0; slice < 32; ++slice)
-                    total[row] += __shfl_sync(~0u, sum[row], slice);
-            }
+    const auto stage_x = [&](uint32_t row, uint32_t from, float* to, uint32_t thread,
+                             uint32_t threads) {
+        for (uint32_t octet = thread; octet < kLaneCols / 8; octet += threads) {
+            float v[8];
+            load_octet(args.x + size_t{row} * args.cols, from / 8 + octet, args.cols, v);
+            auto* const place = reinterpret_cast<float4*>(slice_octet(to, octet));
+            place[0] = {v[0], v[1], v[2], v[3]};
+            place[1] = {v[4], v[5], v[6], v[7]};
         }
+    };
+    float total[kFewRows] = {};
+    for (uint32_t from = 0; from < args.cols; from += kLaneCols) {
+        stage_x(0, from, first_x, threadIdx.x, 128);
 #pragma unroll
-        for (uint32_t row = 0; row < kFewRows; ++row)
-            if (row < rows && lane == 0)
-                args.logits[size_t{row} * args.experts + expert] = total[row];
+        for (uint32_t i = 0; i < kLaneCols / 256; ++i) {
+            const uint32_t octet = 32 * i + lane;
+            float v[8] = {};
+            if (expert < args.experts && from + octet * 8 < args.cols)
+                router_octet<kF32>(args, expert, from / 8 + octet, v);
+            auto* const place = reinterpret_cast<float4*>(slice_octet(memory[warp], octet));
+            place[0] = {v[0], v[1], v[2], v[3]};
+            place[1] = {v[4], v[5], v[6], v[7]};
+        }
+        __syncthreads();
+        float weights[kRouterSlice];
+#pragma unroll
+        for (uint32_t i = 0; i < kRouterSlice / 4; ++i) {
+            const float4 w = reinterpret_cast<const float4*>(memory[warp] + lane * kSliceFloats)[i];
+            weights[4 * i] = w.x, weights[4 * i + 1] = w.y;
+            weights[4 * i + 2] = w.z, weights[4 * i + 3] = w.w;
+        }
+        const auto add = [&](float& sum, const float* x) {
+            const float slice = slice_sum(x, lane, weights);
+#pragma unroll
+            for (int i = 0; i < 32; ++i) sum += __shfl_sync(~0u, slice, i);
+        };
+        add(total[0], first_x);
+#pragma unroll
+        for (uint32_t first = 1; first < kFewRows; first += 4) {
+            if (first >= rows) break;
+            __syncthreads();
+            if (first + warp < rows) stage_x(first + warp, from, memory[warp], lane, 32);
+            __syncthreads();
+#pragma unroll
+            for (uint32_t i = 0; i < 4; ++i)
+                if (first + i < kFewRows && first + i < rows) add(total[first + i], memory[i]);
+        }
+        __syncthreads();
     }
+#pragma unroll
+    for (uint32_t row = 0; row < kFewRows; ++row)
+        if (row < rows && expert < args.experts && lane == 0)
+            args.logits[size_t{row} * args.experts + expert] = total[row];
     if (!last_block(args.finished)) return;
 
     for (uint32_t row = warp; row < rows; row += 4)
         choose(args, row, lane, expert_of + row * args.used);
     __syncthreads();
     const uint32_t routes = rows * args.used;
-    for (uint32_t e = threadIdx.x; e < args.experts; e += 128)
-        args.routes.count[e] = count_of(expert_of, routes, static_cast<int32_t>(e));
-    __syncthreads();
-    sum_counts<128>(args.routes, args.experts);
-    __syncthreads();
-    for (uint32_t e = threadIdx.x; e < args.experts; e += 128) {
-        int32_t at = args.routes.first[e];
-        for (uint32_t r = 0; r < routes; ++r)
-            if (expert_of[r] == static_cast<int32_t>(e))
-                args.routes.order[at++] = static_cast<int32_t>(r);
-    }
+    sum_counts<128>(
+        args.routes, args.experts,
+        [&](uint32_t e) {
+            return args.routes.count[e] = count_of(expert_of, routes, static_cast<int32_t>(e));
+        },
+        [&](uint32_t e, int32_t at) {
+            for (uint32_t r = 0; r < routes; ++r)
+                if (expert_of[r] == static_cast<int32_t>(e))
+                    args.routes.order[at++] = static_cast<int32_t>(r);
+        });
 }
 
 // Tiles of 64 rows and 64 experts, 4 x 4 a thread. Grid (rows / 64, experts / 64). Work: 2 experts
 // cols operations a row. Bytes: 4 cols a row for every 64 experts.
 template <bool kF32>
 __device__ __forceinline__ void route_logits(const RouteRows& args) {
-    constexpr uint32_t kTile = 64, kCols = 16, kStride = kTile + 4;
+    constexpr uint32_t kTile = 64, kCols = 32, kStride = kTile + 4;
     __shared__ __align__(16) float xs[2][kCols][kStride];
     __shared__ __align__(16) float ws[2][kCols][kStride];
     const uint32_t first_row = blockIdx.x * kTile, first_expert = blockIdx.y * kTile;
-    // Half of the threads fetch x, the other half weights: an octet each.
+    // Half of the threads fetch x, the other half weights: two octets each.
     const bool fetches_x = threadIdx.x < 128;
-    const uint32_t item = threadIdx.x % 128 / 2, half = threadIdx.x % 2;
-    float fetched[8];
+    const uint32_t item = threadIdx.x % 64, half = threadIdx.x / 64 % 2;
+    float fetched[2][8];
     const auto fetch = [&](uint32_t col) {
-        const uint32_t octet = col / 8 + half;
-        const bool there =
-            octet * 8 < args.cols &&
-            (fetches_x ? first_row + item < args.routes.rows : first_expert + item < args.experts);
-        if (!there) {
 #pragma unroll
-            for (float& value : fetched) value = 0;
-        } else if (fetches_x) {
-            load_octet(args.x + size_t{first_row + item} * args.cols, octet, args.cols, fetched);
-        } else {
-            router_octet<kF32>(args, first_expert + item, octet, fetched);
+        for (uint32_t i = 0; i < 2; ++i) {
+            const uint32_t octet = col / 8 + 2 * half + i;
+            const bool there =
+                octet * 8 < args.cols && (fetches_x ? first_row + item < args.routes.rows
+                                                    : first_expert + item < args.experts);
+            if (!there) {
+#pragma unroll
+                for (float& value : fetched[i]) value = 0;
+            } else if (fetches_x) {
+                load_octet(args.x + size_t{first_row + item} * args.cols, octet, args.cols,
+                           fetched[i]);
+            } else {
+                router_octet<kF32>(args, first_expert + item, octet, fetched[i]);
+            }
         }
     };
     const auto put = [&](uint32_t buffer) {
         float(*const to)[kStride] = fetches_x ? xs[buffer] : ws[buffer];
 #pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) to[half * 8 + i][item] = fetched[i];
+        for (uint32_t i = 0; i < 16; ++i) to[16 * half + i][item] = fetched[i / 8][i % 8];
     };
     const uint32_t ty = threadIdx.x / 16, tx = threadIdx.x % 16;
     float sum[4][4] = {}, total[4][4] = {};
@@ -311,7 +359,7 @@ extern "C" __global__ void __launch_bounds__(256)
 // A block a chunk of kChunkRows rows, a warp two of them. Grid: chunks.
 extern "C" __global__ void __launch_bounds__(256)
     route_choose(const __grid_constant__ RouteRows args) {
-    __shared__ int32_t expert_of[kChunkRows * kMostUsed];
+    __shared__ __align__(16) int32_t expert_of[kChunkRows * kMostUsed];
     const uint32_t lane = threadIdx.x % 32, first = blockIdx.x * kChunkRows;
     const uint32_t rows = min(kChunkRows, args.routes.rows - first);
     for (uint32_t row = threadIdx.x / 32; row < rows; row += 8)
@@ -343,13 +391,16 @@ extern "C" __global__ void __launch_bounds__(256)
         }
         if (lane == 0) args.routes.count[expert] = before;
     }
-    if (last_block(args.finished)) sum_counts<256>(args.routes, args.experts);
+    if (last_block(args.finished))
+        sum_counts<256>(
+            args.routes, args.experts, [&](uint32_t e) { return __ldcg(args.routes.count + e); },
+            [](uint32_t, int32_t) {});
 }
 
 // A block a chunk of rows, threads by expert. Grid: chunks.
 extern "C" __global__ void __launch_bounds__(256)
     route_sort(const __grid_constant__ RouteRows args) {
-    __shared__ int32_t expert_of[kChunkRows * kMostUsed];
+    __shared__ __align__(16) int32_t expert_of[kChunkRows * kMostUsed];
     const uint32_t first = blockIdx.x * kChunkRows * args.used;
     const uint32_t routes = min(kChunkRows * args.used, args.routes.rows * args.used - first);
     for (uint32_t r = threadIdx.x; r < routes; r += 256)

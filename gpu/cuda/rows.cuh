@@ -68,6 +68,21 @@ __device__ __forceinline__ float warp_sum(float value) {
         value += __shfl_xor_sync(~0u, value, distance);
     return value;
 }
+// The largest and the smallest over a warp; every lane gets it.
+__device__ __forceinline__ uint32_t warp_max(uint32_t value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(~0u, value);
+#else
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        value = max(value, __shfl_xor_sync(~0u, value, distance));
+    return value;
+#endif
+}
+__device__ __forceinline__ uint32_t warp_min(uint32_t value) {
+    return ~warp_max(~value);
+}
+
 // Over a block of kThreads, in one fixed order; every thread gets it. `sums` is shared memory of
 // kThreads / 32 floats that nothing else uses before the block's next barrier.
 template <uint32_t kThreads>
