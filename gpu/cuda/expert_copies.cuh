@@ -62,8 +62,21 @@ struct InRows {
     }
 };
 
-// 64 columns of the rows of all kThreads threads, swizzled. `from`: those of the activations' first
-// row.
+// 64 columns of the rows of all kThreads threads, swizzled, and the next 64 elsewhere. `from`:
+// those of the activations' first row.
+template <uint32_t kThreads, uint32_t kCount>
+__device__ __forceinline__ void copy_activations(uint32_t one, uint32_t two, const std::byte* from,
+                                                 const ThreadRows<kCount>& rows, uint32_t thread) {
+    from += thread % 8 * 16;
+    const uint32_t at = swizzled(thread / 8, thread % 8);
+#pragma unroll
+    for (uint32_t i = 0; i < kCount; ++i) {
+        const std::byte* const row = from + rows.offset[i];
+        copy_16(one + at + i * (kThreads / 8) * 128, row);
+        copy_16(two + at + i * (kThreads / 8) * 128, row + 128);
+    }
+}
+// 64 columns only.
 template <uint32_t kThreads, uint32_t kCount>
 __device__ __forceinline__ void copy_activations(uint32_t to, const std::byte* from,
                                                  const ThreadRows<kCount>& rows, uint32_t thread) {

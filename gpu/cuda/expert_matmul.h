@@ -32,7 +32,7 @@ struct ExpertMatmul {
     const ExpertEntry* entries;  // [experts]; matrices begin at multiples of 16 bytes
     const int32_t* order;        // [routes] sorted by expert
     uint32_t used;               // routes of a token; gate and up read row order[i] / used
-    uint32_t cols;               // of the weights: a multiple of 256
+    uint32_t cols;               // of the weights: a multiple of 256, at least 512
     uint32_t features;           // rows of gate and up, or of down: a multiple of 32
     const void* x;  // f16 ordered rows: [tokens, cols], or for down [routes, cols] as sorted
     void* out;      // gate and up: f16 ordered [routes, features] as sorted; down: f32 or f16
@@ -45,6 +45,6 @@ struct ExpertLaunch {
     uint32_t threads, blocks, shared_q4_k, shared_q6_k;
 };
 inline constexpr ExpertLaunch kExpertMma{128, 2, 91136, 95232};
-inline constexpr ExpertLaunch kExpertWgmma{640, 1, 218112, 226304};
+inline constexpr ExpertLaunch kExpertWgmma{640, 1, 225280, 232448};
 
 }  // namespace granary::gpu::cuda

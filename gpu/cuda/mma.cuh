@@ -112,8 +112,8 @@ __device__ __forceinline__ __half2 as_half2(uint32_t value) {
 
 // Two values as f16, the first in the low half; beyond +-65504 they stay there.
 __device__ __forceinline__ uint32_t pack_half2(float low, float high) {
-    return bits(__floats2half2_rn(fminf(fmaxf(low, -65504.f), 65504.f),
-                                  fminf(fmaxf(high, -65504.f), 65504.f)));
+    const __half2 most = as_half2(0x7bff7bff), least = as_half2(0xfbfffbff);
+    return bits(__hmax2(__hmin2(__floats2half2_rn(low, high), most), least));
 }
 
 // A tile in shared memory has rows of 128 bytes whose 16-byte pieces are swapped by their row

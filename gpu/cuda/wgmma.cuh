@@ -69,6 +69,14 @@ __device__ __forceinline__ void store_matrices_transposed(uint32_t address,
         : "memory");
 }
 
+// Two matrices, addresses from lanes 0 to 15.
+__device__ __forceinline__ void store_matrices_transposed(uint32_t address,
+                                                          const uint32_t (&value)[2]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address),
+                 "r"(value[0]), "r"(value[1])
+                 : "memory");
+}
+
 // Where an operand lies in shared memory, in rows of 128 bytes (64 f16) swizzled as swizzled()
 // does, groups of 8 rows aligned to 1,024 bytes. Rows run along the operand's outer dimension and
 // columns along the summed one (row groups `outer` = 1,024 bytes apart); or, transposed, rows run
