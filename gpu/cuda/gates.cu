@@ -44,13 +44,13 @@ extern "C" __global__ void __launch_bounds__(128)
     beta[i] = 1 / (1 + expf(-beta[i]));
 }
 
-// A thread a channel and kConvRows rows: grid (channels / 128, rows / kConvRows). Only the first
-// blocks of rows read the tail, so they renew it. Work: 2 taps + 15 operations a value. Bytes: 4
-// read and 4 written.
-extern "C" __global__ void __launch_bounds__(128)
-    causal_conv(const float* kernel, uint32_t taps, const float* x, uint32_t channels, uint32_t n,
-                float* tail, float* out) {
-    constexpr uint32_t kConvRows = 32, kMostTaps = 8;
+namespace {
+
+// kTaps taps at most, known when this is compiled.
+template <uint32_t kTaps>
+__device__ __forceinline__ void convolve(const float* kernel, uint32_t taps, const float* x,
+                                         uint32_t channels, uint32_t n, float* tail, float* out) {
+    constexpr uint32_t kConvRows = 32;
     const uint32_t c = blockIdx.x * 128 + threadIdx.x;
     if (c >= channels) return;
     const auto row = [&](int64_t i) {
@@ -58,29 +58,42 @@ extern "C" __global__ void __launch_bounds__(128)
                      : x[static_cast<size_t>(i) * channels + c];
     };
     // Weight and value number t from the end, so that places are known when this is compiled.
-    float weight[kMostTaps], value[kMostTaps];
-    const int64_t first = int64_t{blockIdx.y} * kConvRows;
+    float weight[kTaps], value[kTaps];
+    const uint32_t first = blockIdx.y * kConvRows, end = min(first + kConvRows, n);
 #pragma unroll
-    for (uint32_t t = 0; t < kMostTaps; ++t) {
+    for (uint32_t t = 0; t < kTaps; ++t) {
         weight[t] = t < taps ? kernel[size_t{c} * taps + taps - 1 - t] : 0.0f;
-        value[t] = t > 0 && t < taps ? row(first - t) : 0.0f;
+        value[t] = t > 0 && t < taps ? row(int64_t{first} - t) : 0.0f;
     }
-    const int64_t end = min(first + kConvRows, int64_t{n});
 #pragma unroll 4
-    for (int64_t i = first; i < end; ++i) {
-        value[0] = x[static_cast<size_t>(i) * channels + c];
+    for (uint32_t i = first; i < end; ++i) {
+        value[0] = x[size_t{i} * channels + c];
         float sum = 0;
 #pragma unroll
-        for (uint32_t t = kMostTaps; t-- > 0;)
+        for (uint32_t t = kTaps; t-- > 0;)
             if (t < taps) sum = fmaf(weight[t], value[t], sum);
-        out[static_cast<size_t>(i) * channels + c] = times_sigmoid(sum, sum);
+        out[size_t{i} * channels + c] = times_sigmoid(sum, sum);
 #pragma unroll
-        for (uint32_t t = kMostTaps - 1; t > 0; --t) value[t] = value[t - 1];
+        for (uint32_t t = kTaps - 1; t > 0; --t) value[t] = value[t - 1];
     }
     if (blockIdx.y > 0) return;
     // Oldest first: a row that comes from the tail itself comes from a later place.
     for (uint32_t t = 0; t + 1 < taps; ++t)
         tail[size_t{t} * channels + c] = row(int64_t{n} - (taps - 1) + t);
+}
+
+}  // namespace
+
+// A thread a channel and kConvRows rows: grid (channels / 128, rows / kConvRows). Only the first
+// blocks of rows read the tail, so they renew it. Work: 2 taps + 15 operations a value. Bytes: 4
+// read and 4 written.
+extern "C" __global__ void __launch_bounds__(128)
+    causal_conv(const float* kernel, uint32_t taps, const float* x, uint32_t channels, uint32_t n,
+                float* tail, float* out) {
+    if (taps == 4)
+        convolve<4>(kernel, 4, x, channels, n, tail, out);
+    else
+        convolve<8>(kernel, taps, x, channels, n, tail, out);
 }
 
 // A warp a row, in double as the host does: a hidden width of products beside the expert itself.

@@ -27,15 +27,29 @@ __device__ __forceinline__ float largest_of_warp(float value) {
     return value;
 }
 
-// Lane l has experts l, l + 32, ...: kEach of them at most. A NaN anywhere makes every expert
-// equally likely, so that a broken file still routes somewhere.
+// Values of experts lane, lane + 32, ...: kEach of them in registers, or any number in memory,
+// where the logits were.
 template <uint32_t kEach>
-__device__ void choose(const RouteRows& args, uint32_t row, uint32_t lane, int32_t* expert_of) {
+struct InRegisters {
+    float values[kEach];
+    __device__ __forceinline__ constexpr uint32_t count() const { return kEach; }
+    __device__ __forceinline__ float& operator[](uint32_t j) { return values[j]; }
+};
+struct InMemory {
+    float* first;
+    uint32_t experts;
+    __device__ __forceinline__ uint32_t count() const { return experts; }
+    __device__ __forceinline__ float& operator[](uint32_t j) { return first[32 * j]; }
+};
+
+// A NaN anywhere makes every expert equally likely, so that a broken file still routes somewhere.
+template <class Values>
+__device__ __forceinline__ void choose(const RouteRows& args, uint32_t row, uint32_t lane,
+                                       int32_t* expert_of, Values p) {
     const float* const logits = args.logits + size_t{row} * args.experts;
-    float p[kEach];
     float largest = -INFINITY;
 #pragma unroll
-    for (uint32_t j = 0; j < kEach; ++j) {
+    for (uint32_t j = 0; j < p.count(); ++j) {
         const uint32_t e = lane + 32 * j;
         p[j] = e < args.experts ? __ldcg(logits + e) : -INFINITY;
         largest = fmaxf(largest, p[j]);
@@ -43,14 +57,14 @@ __device__ void choose(const RouteRows& args, uint32_t row, uint32_t lane, int32
     largest = largest_of_warp(largest);
     float sum = 0;
 #pragma unroll
-    for (uint32_t j = 0; j < kEach; ++j) {
+    for (uint32_t j = 0; j < p.count(); ++j) {
         p[j] = lane + 32 * j < args.experts ? expf(p[j] - largest) : 0.0f;
         sum += p[j];
     }
     sum = warp_sum(sum);
     const bool good = sum >= 1 && sum < INFINITY;
 #pragma unroll
-    for (uint32_t j = 0; j < kEach; ++j) {
+    for (uint32_t j = 0; j < p.count(); ++j) {
         p[j] = good ? __fdiv_rn(p[j], sum) : 1.0f / static_cast<float>(args.experts);
         if (lane + 32 * j >= args.experts) p[j] = -1;
     }
@@ -62,7 +76,7 @@ __device__ void choose(const RouteRows& args, uint32_t row, uint32_t lane, int32
         int mine = -1;
         uint32_t place = ~0u;
 #pragma unroll
-        for (uint32_t j = 0; j < kEach; ++j)
+        for (uint32_t j = 0; j < p.count(); ++j)
             if (const int bits = __float_as_int(p[j]); bits > mine) {
                 mine = bits;
                 place = lane + 32 * j;
@@ -71,10 +85,12 @@ __device__ void choose(const RouteRows& args, uint32_t row, uint32_t lane, int32
         const uint32_t e = warp_min(static_cast<uint32_t>(mine + 1) == most ? place : ~0u);
         const float weight = __uint_as_float(most - 1);
 #pragma unroll
-        for (uint32_t j = 0; j < kEach; ++j)
+        for (uint32_t j = 0; j < p.count(); ++j)
             if (lane + 32 * j == e) p[j] = -1;
         chosen += weight;
-        if (rank % 32 == lane) weights[rank / 32] = weight;
+#pragma unroll
+        for (uint32_t i = 0; i < (kMostUsed + 31) / 32; ++i)
+            if (rank == 32 * i + lane) weights[i] = weight;
         if (lane == 0) {
             args.routes.expert[route + rank] = static_cast<int32_t>(e);
             expert_of[rank] = static_cast<int32_t>(e);
@@ -90,13 +106,15 @@ __device__ void choose(const RouteRows& args, uint32_t row, uint32_t lane, int32
 __device__ __forceinline__ void choose(const RouteRows& args, uint32_t row, uint32_t lane,
                                        int32_t* expert_of) {
     if (args.experts <= 128)
-        choose<4>(args, row, lane, expert_of);
+        choose(args, row, lane, expert_of, InRegisters<4>{});
     else if (args.experts <= 256)
-        choose<8>(args, row, lane, expert_of);
+        choose(args, row, lane, expert_of, InRegisters<8>{});
     else if (args.experts <= 512)
-        choose<16>(args, row, lane, expert_of);
+        choose(args, row, lane, expert_of, InRegisters<16>{});
     else
-        choose<kMostExperts / 32>(args, row, lane, expert_of);
+        choose(args, row, lane, expert_of,
+               InMemory{args.logits + size_t{row} * args.experts + lane,
+                        (args.experts - lane + 31) / 32});
 }
 
 // How many of the routes go to `expert`. The list begins at a multiple of 16 bytes.
@@ -160,6 +178,13 @@ __device__ bool last_block(uint32_t* finished) {
     return last;
 }
 
+__device__ __forceinline__ float sum_of(const float (&totals)[kRouterTotals]) {
+    float sum = totals[0];
+#pragma unroll
+    for (uint32_t i = 1; i < kRouterTotals; ++i) sum += totals[i];
+    return sum;
+}
+
 // Columns that the lanes of a warp take at once, a slice each, and where column c of these lies in
 // shared memory: so that lanes read 16 bytes of their slices together.
 constexpr uint32_t kLaneCols = 32 * kRouterSlice, kSliceFloats = kRouterSlice + 4;
@@ -201,7 +226,7 @@ __device__ __forceinline__ void route_few(const RouteRows& args) {
             place[1] = {v[4], v[5], v[6], v[7]};
         }
     };
-    float total[kFewRows] = {};
+    float total[kFewRows][kRouterTotals] = {};
     for (uint32_t from = 0; from < args.cols; from += kLaneCols) {
         stage_x(0, from, first_x, threadIdx.x, 128);
 #pragma unroll
@@ -222,10 +247,10 @@ __device__ __forceinline__ void route_few(const RouteRows& args) {
             weights[4 * i] = w.x, weights[4 * i + 1] = w.y;
             weights[4 * i + 2] = w.z, weights[4 * i + 3] = w.w;
         }
-        const auto add = [&](float& sum, const float* x) {
+        const auto add = [&](float(&sums)[kRouterTotals], const float* x) {
             const float slice = slice_sum(x, lane, weights);
 #pragma unroll
-            for (int i = 0; i < 32; ++i) sum += __shfl_sync(~0u, slice, i);
+            for (int i = 0; i < 32; ++i) sums[i % kRouterTotals] += __shfl_sync(~0u, slice, i);
         };
         add(total[0], first_x);
 #pragma unroll
@@ -243,7 +268,7 @@ __device__ __forceinline__ void route_few(const RouteRows& args) {
 #pragma unroll
     for (uint32_t row = 0; row < kFewRows; ++row)
         if (row < rows && expert < args.experts && lane == 0)
-            args.logits[size_t{row} * args.experts + expert] = total[row];
+            args.logits[size_t{row} * args.experts + expert] = sum_of(total[row]);
     if (!last_block(args.finished)) return;
 
     for (uint32_t row = warp; row < rows; row += 4)
@@ -262,64 +287,73 @@ __device__ __forceinline__ void route_few(const RouteRows& args) {
         });
 }
 
-// Tiles of 64 rows and 64 experts, 4 x 4 a thread. Grid (rows / 64, experts / 64). Work: 2 experts
-// cols operations a row. Bytes: 4 cols a row for every 64 experts.
+// Tiles of 64 rows and 64 experts. A quarter of a block's threads has every fourth slice, 8 x 8
+// products a thread: fewer would wait for shared memory. Grid (rows / 64, experts / 64). Work: 2
+// experts cols operations a row. Bytes: 4 cols a row for every 64 experts.
 template <bool kF32>
 __device__ __forceinline__ void route_logits(const RouteRows& args) {
-    constexpr uint32_t kTile = 64, kCols = 32, kStride = kTile + 4;
-    __shared__ __align__(16) float xs[2][kCols][kStride];
-    __shared__ __align__(16) float ws[2][kCols][kStride];
+    constexpr uint32_t kTile = 64, kCols = 8, kStride = kTile + 4;
+    constexpr uint32_t kSteps = kRouterSlice / kCols;
+    __shared__ __align__(16) float xs[2][kRouterTotals][kCols][kStride];
+    __shared__ __align__(16) float ws[2][kRouterTotals][kCols][kStride];
     const uint32_t first_row = blockIdx.x * kTile, first_expert = blockIdx.y * kTile;
-    // Half of the threads fetch x, the other half weights: two octets each.
-    const bool fetches_x = threadIdx.x < 128;
-    const uint32_t item = threadIdx.x % 64, half = threadIdx.x / 64 % 2;
-    float fetched[2][8];
-    const auto fetch = [&](uint32_t col) {
+    const uint32_t quarter = threadIdx.x / kTile, item = threadIdx.x % kTile;
+    const uint32_t rounds =
+        (args.cols + kRouterSlice * kRouterTotals - 1) / (kRouterSlice * kRouterTotals);
+
+    // A thread fetches an octet of its quarter's slice, of a row and of an expert.
+    float x[8], w[8];
+    const auto fetch = [&](uint32_t step) {
+        const uint32_t octet = (step / kSteps * kRouterTotals + quarter) * kSteps + step % kSteps;
+        const bool there = octet * 8 < args.cols;
 #pragma unroll
-        for (uint32_t i = 0; i < 2; ++i) {
-            const uint32_t octet = col / 8 + 2 * half + i;
-            const bool there =
-                octet * 8 < args.cols && (fetches_x ? first_row + item < args.routes.rows
-                                                    : first_expert + item < args.experts);
-            if (!there) {
-#pragma unroll
-                for (float& value : fetched[i]) value = 0;
-            } else if (fetches_x) {
-                load_octet(args.x + size_t{first_row + item} * args.cols, octet, args.cols,
-                           fetched[i]);
-            } else {
-                router_octet<kF32>(args, first_expert + item, octet, fetched[i]);
-            }
-        }
+        for (uint32_t i = 0; i < 8; ++i) x[i] = w[i] = 0;
+        if (there && first_row + item < args.routes.rows)
+            load_octet(args.x + size_t{first_row + item} * args.cols, octet, args.cols, x);
+        if (there && first_expert + item < args.experts)
+            router_octet<kF32>(args, first_expert + item, octet, w);
     };
     const auto put = [&](uint32_t buffer) {
-        float(*const to)[kStride] = fetches_x ? xs[buffer] : ws[buffer];
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) to[16 * half + i][item] = fetched[i / 8][i % 8];
+        for (uint32_t i = 0; i < 8; ++i) {
+            xs[buffer][quarter][i][item] = x[i];
+            ws[buffer][quarter][i][item] = w[i];
+        }
     };
-    const uint32_t ty = threadIdx.x / 16, tx = threadIdx.x % 16;
-    float sum[4][4] = {}, total[4][4] = {};
+    // Rows 4 ty .. and 32 + 4 ty .., experts likewise.
+    const uint32_t ty = item / 8, tx = item % 8;
+    float sum[8][8] = {}, total[8][8] = {};
     fetch(0);
     put(0);
     __syncthreads();
-    for (uint32_t col = 0, buffer = 0; col < args.cols; col += kCols, buffer ^= 1) {
-        const bool more = col + kCols < args.cols;
-        if (more) fetch(col + kCols);
+    for (uint32_t step = 0; step < rounds * kSteps; ++step) {
+        const uint32_t buffer = step % 2;
+        const bool more = step + 1 < rounds * kSteps;
+        if (more) fetch(step + 1);
 #pragma unroll
         for (uint32_t k = 0; k < kCols; ++k) {
-            const float4 a = *reinterpret_cast<const float4*>(&xs[buffer][k][4 * ty]);
-            const float4 b = *reinterpret_cast<const float4*>(&ws[buffer][k][4 * tx]);
-            const float row[4] = {a.x, a.y, a.z, a.w}, expert[4] = {b.x, b.y, b.z, b.w};
+            float row[8], expert[8];
 #pragma unroll
-            for (uint32_t i = 0; i < 4; ++i)
+            for (uint32_t half = 0; half < 2; ++half) {
+                const float4 a =
+                    *reinterpret_cast<const float4*>(&xs[buffer][quarter][k][32 * half + 4 * ty]);
+                const float4 b =
+                    *reinterpret_cast<const float4*>(&ws[buffer][quarter][k][32 * half + 4 * tx]);
+                row[4 * half] = a.x, row[4 * half + 1] = a.y;
+                row[4 * half + 2] = a.z, row[4 * half + 3] = a.w;
+                expert[4 * half] = b.x, expert[4 * half + 1] = b.y;
+                expert[4 * half + 2] = b.z, expert[4 * half + 3] = b.w;
+            }
 #pragma unroll
-                for (uint32_t j = 0; j < 4; ++j) sum[i][j] = fmaf(expert[j], row[i], sum[i][j]);
+            for (uint32_t i = 0; i < 8; ++i)
+#pragma unroll
+                for (uint32_t j = 0; j < 8; ++j) sum[i][j] = fmaf(expert[j], row[i], sum[i][j]);
         }
-        if (!more || (col + kCols) % kRouterSlice == 0) {
+        if (step % kSteps == kSteps - 1) {
 #pragma unroll
-            for (uint32_t i = 0; i < 4; ++i)
+            for (uint32_t i = 0; i < 8; ++i)
 #pragma unroll
-                for (uint32_t j = 0; j < 4; ++j) {
+                for (uint32_t j = 0; j < 8; ++j) {
                     total[i][j] += sum[i][j];
                     sum[i][j] = 0;
                 }
@@ -327,14 +361,28 @@ __device__ __forceinline__ void route_logits(const RouteRows& args) {
         if (more) put(buffer ^ 1);
         __syncthreads();
     }
+
+    // The quarters' totals in order, through shared memory.
+    float* const shared = &xs[0][0][0][0];
+    static_assert(sizeof xs >= kTile * kTile * sizeof(float));
+    for (uint32_t turn = 0; turn < kRouterTotals; ++turn) {
+        if (turn == quarter) {
 #pragma unroll
-    for (uint32_t i = 0; i < 4; ++i)
+            for (uint32_t i = 0; i < 8; ++i)
 #pragma unroll
-        for (uint32_t j = 0; j < 4; ++j) {
-            const uint32_t row = first_row + 4 * ty + i, expert = first_expert + 4 * tx + j;
-            if (row < args.routes.rows && expert < args.experts)
-                args.logits[size_t{row} * args.experts + expert] = total[i][j];
+                for (uint32_t j = 0; j < 8; ++j) {
+                    float& place = shared[(i * 8 + j) * kTile + item];
+                    const float value = turn == 0 ? total[i][j] : place + total[i][j];
+                    const uint32_t row = first_row + i / 4 * 32 + 4 * ty + i % 4;
+                    const uint32_t expert = first_expert + j / 4 * 32 + 4 * tx + j % 4;
+                    if (turn + 1 < kRouterTotals)
+                        place = value;
+                    else if (row < args.routes.rows && expert < args.experts)
+                        args.logits[size_t{row} * args.experts + expert] = value;
+                }
         }
+        __syncthreads();
+    }
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 //   each route_count   these counts summed up: where in `order` each chunk's routes to an expert
 //   begin route_sort    order
 //
-// A logit has the same bits in both ways: sums of kRouterSlice products in order, then the sum of
-// these in order.
+// A logit has the same bits in both ways: sums of kRouterSlice products in order; the sum of every
+// kRouterTotals-th of these in order; the sum of those in order.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ namespace granary::gpu::cuda {
 
 inline constexpr uint32_t kFewRows = 8;
 inline constexpr uint32_t kRouterSlice = 64;
+inline constexpr uint32_t kRouterTotals = 4;
 inline constexpr uint32_t kChunkRows = 16;
 inline constexpr uint32_t kMostExperts = 4096;
 inline constexpr uint32_t kMostUsed = 64;
