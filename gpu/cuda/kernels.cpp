@@ -55,10 +55,11 @@ std::byte* CudaKernels::Scratch::require(size_t wanted) const {
     return data;
 }
 
-// One operation at a time uses it: the most that any of them needs.
+// One operation at a time uses it, but what grows with the context is added: the most of both would
+// not grow by the same for each cut.
 size_t CudaKernels::scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const {
-    return kCounterBytes + std::max({decode_route_bytes(), decode_fetch_bytes(),
-                                     attention_decode_scratch(shape, max_cells)});
+    return kCounterBytes + std::max(decode_route_bytes(), decode_fetch_bytes()) +
+           attention_decode_scratch(shape, max_cells);
 }
 
 void CudaKernels::set_scratch(std::byte* scratch, size_t bytes) {

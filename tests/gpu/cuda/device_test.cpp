@@ -22,5 +22,21 @@ TEST_F(CudaTest, OrderedRowsComeBack) {
         EXPECT_EQ(back[i], host::half_to_float(host::float_to_half(values[i])));
 }
 
+// The planner asks for one and two and draws a line.
+TEST_F(CudaTest, ScratchGrowsByTheSameForEachCutAndRow) {
+    const AttentionShape shapes[] = {{.heads = 32, .kv_heads = 4, .head_dim = 128},
+                                     {.heads = 2, .kv_heads = 1, .head_dim = 64}};
+    for (const AttentionShape& shape : shapes) {
+        const auto decode = [&](uint32_t cuts) {
+            return kernels().scratch_bytes(shape, cuts * kDecodeCut);
+        };
+        EXPECT_EQ(decode(1) + 999 * (decode(2) - decode(1)), decode(1000));
+        const auto prompt = [&](uint32_t rows) {
+            return kernels().prompt_scratch_bytes(shape, 128, 8, rows);
+        };
+        EXPECT_EQ(prompt(1) + 8191 * (prompt(2) - prompt(1)), prompt(8192));
+    }
+}
+
 }  // namespace
 }  // namespace granary::gpu::cuda::test
