@@ -116,7 +116,9 @@ size_t CudaKernels::attention_decode_scratch(const AttentionShape& shape, uint32
            sizeof(float);
 }
 CudaKernels::PromptBytes CudaKernels::attention_prompt_scratch(const AttentionShape& shape) {
-    return {widened_bytes(shape), shape.heads * sizeof(SoftmaxRow)};
+    // Delta nets use the same place, of any family: 80 heads of 128 and a chunk at the least.
+    constexpr size_t kLeast = size_t{16} << 20;
+    return {std::max(widened_bytes(shape), kLeast), shape.heads * sizeof(SoftmaxRow)};
 }
 
 // Work: 4 heads head_dim operations a token and cell. Bytes: K and V once for each 16 rows of a

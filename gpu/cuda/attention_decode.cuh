@@ -102,6 +102,7 @@ struct Decoder {
         uint2 queries[kDim / 16][kRowTiles][32];  // operands of each step of 16 dims
         float slice[kWarps][8][kSliceRow];
         float maximum[kWarps][kRows], sum[kWarps][kRows];
+        alignas(128) int32_t place[32];  // of a row among [n, heads]; -1: no such row
     };
     static_assert(sizeof(Shared) == decode_shared_bytes(kDim, kRowTiles));
 
@@ -151,13 +152,22 @@ struct Decoder {
         std::byte* const to = shared.slots[warp][to_slot];
         const uint32_t to_address = shared_address(to);
         const uint32_t first = piece / P::kParts * P::kCells;
-        constexpr uint32_t kChunks = P::kWidth / 16;
+        constexpr uint32_t kChunks = P::kWidth / 16, kStep = 32 / kChunks;
+        const uint32_t chunk = lane % kChunks, row = lane / kChunks;
+        const std::byte* from =
+            codes + (first + row) * code_row + piece % P::kParts * P::kWidth + chunk * 16;
+        if (count == kWarpCells) {
+            const size_t stride = kStep * code_row;
 #pragma unroll
-        for (uint32_t i = 0; i < P::kCells * kChunks / 32; ++i) {
-            const uint32_t row = (i * 32 + lane) / kChunks, chunk = lane % kChunks;
-            const uint32_t cell = min(first + row, count - 1);
-            copy_16(to_address + P::place(row, chunk),
-                    codes + cell * code_row + piece % P::kParts * P::kWidth + chunk * 16);
+            for (uint32_t i = 0; i < P::kCells / kStep; ++i, from += stride)
+                copy_16(to_address + P::place(row + i * kStep, chunk), from);
+        } else {
+#pragma unroll
+            for (uint32_t i = 0; i < P::kCells / kStep; ++i) {
+                const uint32_t cell = first + row + i * kStep;
+                copy_16(to_address + P::place(row + i * kStep, chunk),
+                        from + (i * kStep) * code_row - (cell - min(cell, count - 1)) * code_row);
+            }
         }
         if constexpr (P::kScaleBytes != 0) {
 #pragma unroll
@@ -242,60 +252,70 @@ struct Decoder {
                 }
             }
         } else {
+            // Two chunks of 16 bytes a load: half a group of int8, two groups of int4. Tiles of
+            // int4 take turns, so that no product waits for the one before it; with int8 the
+            // registers would not reach.
+            constexpr uint32_t kTurns = kKCodes == KvCodes::int4 ? K::kTiles : 1;
 #pragma unroll
-            for (uint32_t m = 0; m < K::kTiles; ++m) {
-                const std::byte* const scales = piece + kPieceBytes;
-                const auto* low =
-                    reinterpret_cast<const __half*>(scales + (m * 16 + g) * K::kScaleBytes);
-                const auto* high =
-                    reinterpret_cast<const __half*>(scales + (m * 16 + g + 8) * K::kScaleBytes);
-                const auto add_scaled = [&](const float(&sum)[kRowTiles][4], uint32_t part) {
-                    const float s_low = __half2float(low[part]), s_high = __half2float(high[part]);
-#pragma unroll
-                    for (uint32_t n = 0; n < kRowTiles; ++n)
-#pragma unroll
-                        for (uint32_t j = 0; j < 4; ++j)
-                            score[kFirst + m][n][j] += sum[n][j] * (j < 2 ? s_low : s_high);
-                };
-                // Two chunks of 16 bytes a load: half a group of int8, two groups of int4.
-                float sum[kRowTiles][4] = {};
+            for (uint32_t tile = 0; tile < K::kTiles; tile += kTurns) {
+                float sum[kTurns][kRowTiles][4] = {};
 #pragma unroll
                 for (uint32_t i = 0; i < K::kWidth / 16; i += 2) {
-                    uint32_t w[4];
-                    load_matrices(w, address + K::place(m * 16 + row, i + chunk));
+                    uint32_t w[kTurns][4];
+#pragma unroll
+                    for (uint32_t m = 0; m < kTurns; ++m) {
+                        load_matrices(w[m], address + K::place((tile + m) * 16 + row, i + chunk));
+                        if constexpr (kKCodes == KvCodes::int8)
+#pragma unroll
+                            for (uint32_t j = 0; j < 4; ++j) w[m][j] ^= 0x80808080;
+                    }
 #pragma unroll
                     for (uint32_t j = 0; j < 2; ++j) {
-                        const uint32_t x = w[2 * j], y = w[2 * j + 1];
-                        if constexpr (kKCodes == KvCodes::int8) {
-                            const uint32_t u = x ^ 0x80808080, v = y ^ 0x80808080;
-                            const uint32_t a[4] = {widen_int8<0, 1>(u), widen_int8<0, 1>(v),
-                                                   widen_int8<2, 3>(u), widen_int8<2, 3>(v)};
-                            add_scores(sum, a, i + j);
-                            if ((i + j) % 4 != 3) continue;
-                            add_scaled(sum, (i + j) / 4);
-                        } else {
-                            const uint32_t a[4] = {widen_low(x), widen_low(y), widen_low(x >> 8),
-                                                   widen_low(y >> 8)};
-                            const uint32_t b[4] = {widen_high(x), widen_high(y), widen_high(x >> 8),
-                                                   widen_high(y >> 8)};
-                            add_scores(sum, a, 2 * (i + j));
-                            add_scores(sum, b, 2 * (i + j) + 1);
-                            add_scaled(sum, i + j);
-                        }
+                        constexpr uint32_t kSteps = kKCodes == KvCodes::int8 ? 1 : 2;  // of a chunk
 #pragma unroll
-                        for (uint32_t n = 0; n < kRowTiles; ++n)
-                            for (float& value : sum[n]) value = 0;
+                        for (uint32_t s = 0; s < kSteps; ++s) {
+                            uint2 q[kRowTiles];
+#pragma unroll
+                            for (uint32_t n = 0; n < kRowTiles; ++n)
+                                q[n] = shared.queries[kSteps * (i + j) + s][n][lane];
+#pragma unroll
+                            for (uint32_t m = 0; m < kTurns; ++m) {
+                                const uint32_t x = w[m][2 * j], y = w[m][2 * j + 1];
+                                uint32_t a[4];
+                                if constexpr (kKCodes == KvCodes::int8) {
+                                    a[0] = widen_int8<0, 1>(x), a[1] = widen_int8<0, 1>(y);
+                                    a[2] = widen_int8<2, 3>(x), a[3] = widen_int8<2, 3>(y);
+                                } else if (s == 0) {
+                                    a[0] = widen_low(x), a[1] = widen_low(y);
+                                    a[2] = widen_low(x >> 8), a[3] = widen_low(y >> 8);
+                                } else {
+                                    a[0] = widen_high(x), a[1] = widen_high(y);
+                                    a[2] = widen_high(x >> 8), a[3] = widen_high(y >> 8);
+                                }
+#pragma unroll
+                                for (uint32_t n = 0; n < kRowTiles; ++n)
+                                    mma_16x8x16(sum[m][n], a, q[n].x, q[n].y);
+                            }
+                        }
+                        const uint32_t part = (i + j) * (kKCodes == KvCodes::int8 ? 16 : 32);
+                        if (kKCodes == KvCodes::int8 && (i + j) % 4 != 3) continue;
+#pragma unroll
+                        for (uint32_t m = 0; m < kTurns; ++m)
+#pragma unroll
+                            for (uint32_t e = 0; e < 4; ++e) {
+                                const float scale = __half2float(reinterpret_cast<const __half*>(
+                                    piece + kPieceBytes +
+                                    ((tile + m) * 16 + g + e / 2 * 8) *
+                                        K::kScaleBytes)[part / K::kGroup]);
+#pragma unroll
+                                for (uint32_t n = 0; n < kRowTiles; ++n) {
+                                    score[kFirst + tile + m][n][e] += sum[m][n][e] * scale;
+                                    sum[m][n][e] = 0;
+                                }
+                            }
                     }
                 }
             }
-        }
-    }
-    __device__ void add_scores(float (&sum)[kRowTiles][4], const uint32_t (&a)[4],
-                               uint32_t step) const {
-#pragma unroll
-        for (uint32_t n = 0; n < kRowTiles; ++n) {
-            const uint2 q = shared.queries[step][n][lane];
-            mma_16x8x16(sum[n], a, q.x, q.y);
         }
     }
 
@@ -309,17 +329,20 @@ struct Decoder {
         for (uint32_t n = 0; n < kRowTiles; ++n) {
 #pragma unroll
             for (uint32_t e = 0; e < 2; ++e) {
-                const uint32_t row = n * 8 + 2 * t + e;
-                const uint32_t last = first_cell + (first_row + row) / group;
                 float top = -INFINITY;
+                if (cells.first + kWarpCells > first_cell + 1) {  // some rows do not see them all
+                    const uint32_t row = n * 8 + 2 * t + e;
+                    const uint32_t last = min(first_cell + (first_row + row) / group, end - 1);
+#pragma unroll
+                    for (uint32_t m = 0; m < kWarpCells / 16; ++m)
+#pragma unroll
+                        for (uint32_t half = 0; half < 2; ++half)
+                            if (cells.first + m * 16 + g + 8 * half > last)
+                                score[m][n][2 * half + e] = -INFINITY;
+                }
 #pragma unroll
                 for (uint32_t m = 0; m < kWarpCells / 16; ++m)
-#pragma unroll
-                    for (uint32_t half = 0; half < 2; ++half) {
-                        float& s = score[m][n][2 * half + e];
-                        if (cells.first + m * 16 + g + 8 * half > min(last, end - 1)) s = -INFINITY;
-                        top = fmaxf(top, s);
-                    }
+                    top = fmaxf(top, fmaxf(score[m][n][e], score[m][n][2 + e]));
                 for (uint32_t distance = 4; distance < 32; distance *= 2)
                     top = fmaxf(top, __shfl_xor_sync(~0u, top, distance));
                 const float from = top == -INFINITY ? 0 : top;
@@ -464,13 +487,15 @@ struct Decoder {
                         shared.slice[warp][2 * t + j % 2][dim_of(i, j / 2)] =
                             out[first + i][n][j] * factor[j % 2];
                 __syncthreads();
-                for (uint32_t i = threadIdx.x; i < 8 * kSlice; i += kDecodeThreads) {
-                    const uint32_t row = i / kSlice, d = i % kSlice;
+#pragma unroll
+                for (uint32_t half = 0; half < 2; ++half) {
+                    static_assert(kDecodeThreads == 4 * kSlice);
+                    const uint32_t row = threadIdx.x / kSlice + 4 * half, d = threadIdx.x % kSlice;
                     float total = 0;
 #pragma unroll
                     for (uint32_t w = 0; w < kWarps; ++w) total += shared.slice[w][row][d];
-                    if (is_row(n * 8 + row))
-                        partial[size_t{row_of(n * 8 + row)} * kDim + first * 16 + d] = total;
+                    if (const int32_t at = shared.place[n * 8 + row]; at >= 0)
+                        partial[static_cast<uint32_t>(at) * kDim + first * 16 + d] = total;
                 }
                 __syncthreads();
             }
@@ -499,6 +524,9 @@ struct Decoder {
         const uint32_t cuts = (end + kDecodeCut - 1) / kDecodeCut;
         uint32_t cut = blockIdx.x;
         if (cut >= cuts) return;
+        if (threadIdx.x < kRows)
+            shared.place[threadIdx.x] =
+                is_row(threadIdx.x) ? static_cast<int32_t>(row_of(threadIdx.x)) : -1;
         Cells cells = cells_of(cut);
         bring(slot, cells, 0);
         load_queries();
@@ -532,7 +560,7 @@ __device__ __forceinline__ void attend(const AttentionDecode& job) {
 
 // Grid: (slots of cuts, K/V heads * tiles of rows).
 #define GRANARY_DECODE(format, k, v, dim)                                  \
-    __global__ void __launch_bounds__(kDecodeThreads, dim > 128 ? 1 : 2)   \
+    __global__ void __launch_bounds__(kDecodeThreads, 2)                   \
         attention_decode_##format##_##dim##_1(const AttentionDecode job) { \
         attend<KvCodes::k, KvCodes::v, dim, 1>(job);                       \
     }                                                                      \

@@ -47,7 +47,7 @@ inline constexpr uint32_t kPlainDecodeThreads = 128;
 constexpr uint32_t decode_shared_bytes(uint32_t dim, uint32_t tiles) {
     constexpr uint32_t kWarps = 8, kSlots = 2, kSlot = 4096 + 512;
     return kWarps * kSlots * kSlot + dim / 16 * tiles * 256 + kWarps * 8 * 68 * 4 +
-           2 * kWarps * 8 * tiles * 4;
+           2 * kWarps * 8 * tiles * 4 + 128;
 }
 // Of combine: a row of results from each slice of the block, and their sums.
 constexpr uint32_t combine_slices(uint32_t dim) {

@@ -12,7 +12,8 @@ namespace granary::gpu::cuda {
 Result<void> CudaKernels::load() {
     for (const auto load :
          {&CudaKernels::load_rows, &CudaKernels::load_gates, &CudaKernels::load_rope,
-          &CudaKernels::load_attention, &CudaKernels::load_router, &CudaKernels::load_expert_cache})
+          &CudaKernels::load_attention, &CudaKernels::load_delta_net, &CudaKernels::load_router,
+          &CudaKernels::load_expert_cache})
         if (auto loaded = (this->*load)(); !loaded) return loaded;
     return {};
 }

@@ -76,9 +76,9 @@ class CudaKernels : public Kernels {
                      float* alpha, float* beta) override;
     void delta_net_prompt(const DeltaShape& shape, const float* x, const float* alpha,
                           const float* beta, uint32_t first_cell, uint32_t n, float* state,
-                          float* out) override = 0;
+                          float* out) override;
     void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
-                          const float* beta, uint32_t n, float* state, float* out) override = 0;
+                          const float* beta, uint32_t n, float* state, float* out) override;
     void gated_norm(const float* x, const float* weight, float eps, uint32_t dim, const float* gate,
                     const Activations& out) override;
 
@@ -141,6 +141,7 @@ class CudaKernels : public Kernels {
     };
 
     Result<void> load_attention();
+    Result<void> load_delta_net();
     // What they need of the scratch places.
     static size_t attention_decode_scratch(const AttentionShape& shape, uint32_t max_cells);
     static PromptBytes attention_prompt_scratch(const AttentionShape& shape);
@@ -149,6 +150,7 @@ class CudaKernels : public Kernels {
 
     GpuMemory& device_;
     AttentionKernels attention_;
+    DeltaNetKernels delta_net_;
     std::map<std::string, std::unique_ptr<Module>, std::less<>> modules_;
     uint32_t* counters_ = nullptr;  // kCounterBytes in front of scratch_
     Scratch scratch_;               // decode and whatever has at most kDecodeRows rows

@@ -26,6 +26,14 @@ class CudaTimes : public CudaTest {
         }
         return best;
     }
+    // The same of calls recorded together and replayed, as a decode step is.
+    double time_replayed(int count, const std::function<void(int)>& call) {
+        EXPECT_TRUE(gpu().device().begin_recording());
+        for (int i = 0; i < count; ++i) call(i);
+        const auto recording = gpu().device().end_recording();
+        EXPECT_TRUE(recording);
+        return recording ? time(1, [&](int) { gpu().device().replay(*recording); }) / count : 0;
+    }
     // Random bytes whose 16-bit halves are f16 below 1.
     std::byte* random_memory(size_t bytes) {
         constexpr size_t kPiece = size_t{16} << 20;
@@ -71,7 +79,7 @@ TEST_F(CudaTimes, DISABLED_Decode) {
                     const Array<float> q(gpu(), random.values(size_t{n} * row)),
                         values(gpu(), size_t{n} * row);
                     const Array<std::byte> codes(gpu(), n * kernels().code_bytes(row));
-                    const double ms = time(cells < 100000 ? 64 : 8, [&](int i) {
+                    const double ms = time_replayed(cells < 100000 ? 64 : 8, [&](int i) {
                         const KvView view{nullptr, step,         parts.k,
                                           parts.v, place.data(), i % layers * parts.bytes};
                         kernels().attention_decode(shape, q, view, {values, codes, n, row});
@@ -116,6 +124,24 @@ TEST_F(CudaTimes, DISABLED_Prompt) {
             }
         }
     }
+}
+
+TEST_F(CudaTimes, DISABLED_DeltaNet) {
+    const DeltaShape shape{16, 32, 128, 4, 1e-6f};  // Qwen3.6-35B
+    Random random(3);
+    const uint32_t n = 4096;
+    std::vector<float> gates = random.values(size_t{n} * shape.value_heads);
+    for (float& x : gates) x = -0.3f * (x + 1);
+    const Array<float> x(gpu(), random.values(size_t{n} * shape.channels())), alpha(gpu(), gates),
+        beta(gpu(), random.values(gates.size())), state(gpu(), shape.state_values()),
+        out(gpu(), size_t{n} * shape.width());
+    gpu().device().fill(StreamId::compute, state, 0, state.size() * sizeof(float));
+    const double prompt =
+        time(4, [&](int) { kernels().delta_net_prompt(shape, x, alpha, beta, 0, n, state, out); });
+    const double decode = time_replayed(
+        32, [&](int) { kernels().delta_net_decode(shape, x, alpha, beta, 1, state, out); });
+    std::printf("delta net 16/32 x 128: %u tokens %.1f us, one token %.2f us, %.0f GB/s\n", n,
+                prompt * 1e3, decode * 1e3, 2e-6 * 4 * shape.state_values() / decode);
 }
 
 }  // namespace

@@ -17,14 +17,6 @@ class TestedKernels final : public CudaKernels {
                     const Activations&, const Activations&, void*) override {
         std::abort();
     }
-    void delta_net_prompt(const DeltaShape&, const float*, const float*, const float*, uint32_t,
-                          uint32_t, float*, float*) override {
-        std::abort();
-    }
-    void delta_net_decode(const DeltaShape&, const float*, const float*, const float*, uint32_t,
-                          float*, float*) override {
-        std::abort();
-    }
 };
 
 }  // namespace granary::gpu::cuda::test

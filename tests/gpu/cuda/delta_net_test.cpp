@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Both forms of the delta net against the host's.
+#include "tests/gpu/cuda/support.h"
+
+namespace granary::gpu::cuda::test {
+namespace {
+
+// f32 in another order; the prompt form solves what the host substitutes.
+constexpr double kBound = 2e-5;
+
+constexpr DeltaShape kShapes[] = {{2, 4, 64, 4, 1e-6f},  {1, 3, 16, 4, 1e-6f},
+                                  {2, 6, 128, 4, 1e-6f}, {1, 2, 48, 4, 1e-6f},
+                                  {1, 2, 256, 4, 1e-6f}, {16, 32, 128, 4, 1e-6f}};
+
+struct Outcome {
+    std::vector<float> out, state;
+};
+
+class CudaDeltaNet : public CudaTest {
+  protected:
+    struct Inputs {
+        DeltaShape shape;
+        uint32_t rows;
+        std::vector<float> x, alpha, beta, state;
+        Inputs(const DeltaShape& s, uint32_t n) : shape(s), rows(n) {
+            Random random(n);
+            x = random.values(size_t{n} * s.channels());
+            alpha = random.values(size_t{n} * s.value_heads);
+            beta = random.values(size_t{n} * s.value_heads);
+            for (float& a : alpha) a = -0.3f * (a + 1);  // decays of 0.55 to 1
+            for (float& b : beta) b = (b + 1) / 2;
+            state = random.values(s.state_values());
+        }
+    };
+    Outcome expected(const Inputs& in, uint32_t first_cell, bool prompt) {
+        Outcome to{std::vector<float>(size_t{in.rows} * in.shape.width()), in.state};
+        if (prompt)
+            host().delta_net_prompt(in.shape, in.x.data(), in.alpha.data(), in.beta.data(),
+                                    first_cell, in.rows, to.state.data(), to.out.data());
+        else
+            host().delta_net_decode(in.shape, in.x.data(), in.alpha.data(), in.beta.data(), in.rows,
+                                    to.state.data(), to.out.data());
+        return to;
+    }
+    // In calls of `step` rows.
+    Outcome got(const Inputs& in, uint32_t first_cell, bool prompt, uint32_t step) {
+        const DeltaShape& s = in.shape;
+        const Array<float> x(gpu(), in.x), alpha(gpu(), in.alpha), beta(gpu(), in.beta),
+            state(gpu(), in.state), out(gpu(), size_t{in.rows} * s.width());
+        for (uint32_t i = 0; i < in.rows; i += step) {
+            const uint32_t n = std::min(step, in.rows - i);
+            const size_t gates = size_t{i} * s.value_heads;
+            const float* const from = x.data() + size_t{i} * s.channels();
+            float* const to = out.data() + size_t{i} * s.width();
+            if (prompt)
+                kernels().delta_net_prompt(s, from, alpha.data() + gates, beta.data() + gates,
+                                           first_cell + i, n, state, to);
+            else
+                kernels().delta_net_decode(s, from, alpha.data() + gates, beta.data() + gates, n,
+                                           state, to);
+        }
+        return {out.get(), state.get()};
+    }
+};
+
+TEST_F(CudaDeltaNet, PromptMatchesTheHostAndDoesNotDependOnItsChunks) {
+    for (const DeltaShape& shape : kShapes) {
+        SCOPED_TRACE(std::to_string(shape.value_heads) + " heads of " +
+                     std::to_string(shape.head_dim));
+        for (const auto& [first, n] :
+             {std::pair{0u, 1u}, {0u, 64u}, {0u, 200u}, {37u, 150u}, {63u, 2u}, {128u, 1100u}}) {
+            gpu().reset();
+            const Inputs in(shape, n);
+            const Outcome host = expected(in, first, true), whole = got(in, first, true, n);
+            EXPECT_LT(distance(whole.out, host.out), kBound) << n << " at " << first;
+            EXPECT_LT(distance(whole.state, host.state), kBound) << n << " at " << first;
+            if (first % kDeltaCells != 0) continue;
+            for (const uint32_t step : {64u, 192u}) {
+                const Outcome cut = got(in, first, true, step);
+                EXPECT_TRUE(same_bits(cut.out, whole.out)) << n << " in calls of " << step;
+                EXPECT_TRUE(same_bits(cut.state, whole.state)) << n << " in calls of " << step;
+            }
+        }
+    }
+}
+
+TEST_F(CudaDeltaNet, DecodeMatchesTheHostAndDoesNotDependOnItsRows) {
+    for (const DeltaShape& shape : kShapes) {
+        SCOPED_TRACE(std::to_string(shape.value_heads) + " heads of " +
+                     std::to_string(shape.head_dim));
+        gpu().reset();
+        const Inputs in(shape, 8);
+        const Outcome host = expected(in, 5, false), whole = got(in, 5, false, 8);
+        EXPECT_LT(distance(whole.out, host.out), kBound);
+        EXPECT_LT(distance(whole.state, host.state), kBound);
+        for (const uint32_t step : {1u, 3u}) {
+            const Outcome cut = got(in, 5, false, step);
+            EXPECT_TRUE(same_bits(cut.out, whole.out)) << step;
+            EXPECT_TRUE(same_bits(cut.state, whole.state)) << step;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace granary::gpu::cuda::test
