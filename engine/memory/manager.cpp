@@ -491,7 +491,18 @@ void MemoryManager::return_loan() {
     event(MemoryEvent::Kind::loan_returned, 0, loan_, 0);
     loan_ = 0;
     update_spans();
+    resident_ = experts_->resident();
     publish(true);
+}
+
+void MemoryManager::note_refill() {
+    publish(true, Compute::idle);
+    const uint32_t now = experts_->resident();
+    if (now <= resident_) return;
+    event(MemoryEvent::Kind::experts_filled, 0, 0, now - resident_);
+    log_change("experts refilled: " + plural(now - resident_, "slot") +
+               " by misses of the answer, " + std::to_string(now) + " filled");
+    resident_ = now;
 }
 
 // ---- budget

@@ -98,6 +98,8 @@ class MemoryManager {
     // granules that become free are K/V's to take. At a chunk boundary only.
     Result<Loan> shrink_loan(const Loan& loan, uint32_t chunk);
     void return_loan();
+    // After an answer: says how many slots its misses have filled since the loan came back.
+    void note_refill();
     // What a prompt's schedule must know of the moment: granules given away, less those of `id`.
     Standing standing(KvId id) const;
 
@@ -184,6 +186,7 @@ class MemoryManager {
     gpu::HostBuffer results_;
     uint32_t low_ = 0, top_ = 0, end_ = 0;  // places of the expert range
     uint32_t loan_ = 0;                     // places lent now
+    uint32_t resident_ = 0;                 // experts with a slot when the loan came back
     uint32_t capacity_ = 0;                 // granules of the whole pool at its load
     std::vector<gpu::GranuleId> quarantined_;
     std::vector<gpu::GranuleId> released_;  // to the driver, while the budget is lowered

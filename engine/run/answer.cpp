@@ -341,7 +341,7 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     say(detokenizer.finish());
     report.answer_seconds = since(answer_start);
     report.driver_allocations = memory.driver_allocations_after_load() - allocations;
-    memory.publish(true, MemoryManager::Compute::idle);
+    memory.note_refill();
     return report;
 }
 

@@ -108,6 +108,7 @@ TEST(Elastic, ALoweredBudgetKeepsConversationsAndARaisedOneTakesItsGranulesBack)
     const ConversationId id = *engine.create_conversation();
     const auto first = ask(id, text);
     const uint32_t held = engine.cells(id);
+    EXPECT_EQ(logged->count("experts refilled: "), 1u);
     const auto full = engine.bytes();
 
     Settings less = settings;
