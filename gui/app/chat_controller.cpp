@@ -121,6 +121,10 @@ ChatController::ChatController(EngineController& engine, Library& library, ChatP
 }
 
 ChatController::~ChatController() {
+    // The engine has ended and told all that it had to tell. What is being stored meanwhile is
+    // told, too: without its row an answer cannot be stored.
+    m_closing = true;
+    m_library.settle();
     if (m_answering) flushAnswer();
 }
 
@@ -207,7 +211,7 @@ void ChatController::sendNow(const QString& text, bool fromInput) {
                 m_chat = stored->first;
                 m_question.id = stored->second;
             }
-            askStored();
+            if (!m_closing) askStored();
         });
     Q_EMIT changed();
 }

@@ -104,6 +104,7 @@ class ChatController : public QObject {
     bool m_sendWhenReady = false;  // Enter was pressed before the model or a document was ready
     QString m_queued;              // a question that waits with it; null: the input
     bool m_answering = false;      // the last message grows
+    bool m_closing = false;
     QString m_unsaved;             // text not handed to the store yet
     QTimer m_save;
     QElapsedTimer m_sent;

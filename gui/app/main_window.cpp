@@ -84,13 +84,15 @@ MainWindow::MainWindow(const Options& options, Profile& profile, Theme& theme)
 }
 
 MainWindow::~MainWindow() {
-    // In the order in which they use each other: what streams is stored before the store goes,
-    // and nobody looks at telemetry that ended.
-    delete m_chat;
-    m_engine->disconnect(this);
+    // In the order in which they use each other: nobody looks at telemetry that ends; the engine
+    // ends and tells the chat its last text; that is stored before the store goes.
     m_vram->clearEngine();
     m_plot->clearEngine();
     m_status->clearEngine();
+    m_engine->disconnect(this);
+    m_chat->disconnect(this);
+    m_engine->shutDown();
+    delete m_chat;
     m_engine.reset();
     spdlog::default_logger()->sinks().pop_back();  // the log view's goes with the window
 }

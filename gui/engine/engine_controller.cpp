@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/engine/engine_controller.h"
 
+#include <QCoreApplication>
+
 #include "gui/engine/engine_worker.h"
 
 namespace granary::gui {
@@ -63,9 +65,15 @@ EngineController::EngineController(QObject* parent)
 }
 
 EngineController::~EngineController() {
+    shutDown();
+}
+
+void EngineController::shutDown() {
     m_stop->request();
     m_thread.quit();
     m_thread.wait();
+    QCoreApplication::sendPostedEvents(this, QEvent::MetaCall);
+    m_drain.stop();
 }
 
 void EngineController::drainText() {

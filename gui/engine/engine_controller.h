@@ -19,8 +19,10 @@ class EngineController : public QObject {
 
   public:
     explicit EngineController(QObject* parent = nullptr);
-    // Stops what runs and waits for the thread: at most the time in which Stop answers.
-    ~EngineController() override;
+    ~EngineController() override;  // shuts down
+    // Stops what runs, waits for the thread, at most the time in which Stop answers, and tells all
+    // that it had still to tell, the last text above all. Nothing can be asked of it afterwards.
+    void shutDown();
 
     State state() const { return m_state; }
     bool busy() const { return m_state == State::reading || m_state == State::answering; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/library/library.h"
 
+#include <QCoreApplication>
+
 namespace granary::gui {
 
 Library::Library(const QString& path, QObject* parent) : QObject(parent), m_worker(new QObject) {
@@ -14,6 +16,12 @@ Library::Library(const QString& path, QObject* parent) : QObject(parent), m_work
         else
             m_error = store.error();
     });
+}
+
+void Library::settle() {
+    QMetaObject::invokeMethod(
+        m_worker, [] {}, Qt::BlockingQueuedConnection);
+    QCoreApplication::sendPostedEvents(this, QEvent::MetaCall);
 }
 
 Library::~Library() {

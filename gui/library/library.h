@@ -38,6 +38,8 @@ class Library : public QObject {
     void run(Work work) {
         run(this, std::move(work), [](const auto&) {});
     }
+    // Waits until all that was handed over is done, and tells the results: for who goes away.
+    void settle();
 
   Q_SIGNALS:
     void failed(const granary::Error& error);

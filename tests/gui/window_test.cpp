@@ -13,6 +13,8 @@
 #include "gui/app/main_window.h"
 #include "gui/chat/chat_types.h"
 #include "gui/engine/engine_controller.h"
+#include "gui/engine/engine_worker.h"
+#include "gui/library/chat_store.h"
 #include "gui/theme/theme.h"
 #include "gui/widgets/message_bar.h"
 
@@ -273,6 +275,70 @@ class WindowTest : public QObject {
         QTRY_COMPARE(list->model()->rowCount(), 0);
         QVERIFY(session.click("undoDelete"));
         QTRY_COMPARE(list->model()->rowCount(), 1);
+    }
+
+    // The window goes at once after the engine has said its last word, which nobody has seen yet.
+    void closingLosesNoText() {
+        QString whole;
+        {
+            Session session(m_folder->path());
+            session.openStarter();
+            QVERIFY(session.idle());
+            QVERIFY(session.ask("Tell me a story about a cat."));
+            QVERIFY(session.idle());
+            whole = session.lastText();
+            QVERIFY(whole.size() > 20);
+        }
+        // Not even the answer's row in the store is known when reading has just begun.
+        for (const State seen : {State::answering, State::reading}) {
+            QTemporaryDir folder;
+            {
+                Session session(folder.path());
+                session.openStarter();
+                QVERIFY(session.idle());
+                std::atomic<bool> finished{false};
+                connect(
+                    session.window.engine().worker(), &EngineWorker::finished, this,
+                    [&] { finished = true; }, Qt::DirectConnection);
+                bool reached = false;
+                connect(&session.window, &MainWindow::stateChanged, this, [&](State state) {
+                    if (state != seen || reached) return;
+                    reached = true;
+                    // In here no event of the window's thread is handled.
+                    QDeadlineTimer deadline(60000);
+                    while (!finished && !deadline.hasExpired()) QThread::msleep(1);
+                    QCoreApplication::exit();
+                });
+                QVERIFY(session.ask("Tell me a story about a cat."));
+                if (!reached) QCoreApplication::exec();
+                QVERIFY(reached && finished);
+            }
+            auto store = ChatStore::open(Profile(folder.path()).chatsPath());
+            QVERIFY(store);
+            const auto chats = (*store)->chats(10);
+            QCOMPARE(chats->size(), 1);
+            const auto messages = (*store)->messages(chats->first().id);
+            QCOMPARE(messages->size(), 2);
+            QCOMPARE(messages->last().text, whole);
+            QCOMPARE(messages->last().ending, Ending::answered);
+        }
+    }
+
+    // Who closes the window stops what is said; what was said until then is there.
+    void closingStopsAnAnswerAndKeepsIt() {
+        {
+            Session session(m_folder->path());
+            session.openStarter();
+            QVERIFY(session.idle());
+            QVERIFY(session.ask("Tell me a long story about a cat."));
+            QTRY_COMPARE_WITH_TIMEOUT(session.state(), State::answering, 20000);
+        }
+        auto store = ChatStore::open(Profile(m_folder->path()).chatsPath());
+        QVERIFY(store);
+        const auto messages = (*store)->messages((*store)->chats(10)->first().id);
+        QCOMPARE(messages->size(), 2);
+        QVERIFY(!messages->last().text.isEmpty());
+        QCOMPARE(messages->last().ending, Ending::stopped);
     }
 
     void switchesToTheCpuAndBack() {
