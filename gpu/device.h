@@ -39,7 +39,7 @@ struct DeviceInfo {
 // A device that the machine has and that cannot be used, and why: for the device chip.
 struct UnusedDevice {
     std::string name;    // "NVIDIA GeForce RTX 3060"
-    std::string reason;  // "this version has no CUDA kernels"
+    std::string reason;  // "its CUDA kernels have not run whole models yet"
 };
 // Every GPU that the machine shows, in the order of its buses.
 std::vector<UnusedDevice> unused_devices();

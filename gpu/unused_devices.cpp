@@ -21,7 +21,7 @@ struct Vendor {
     std::string_view name;
     std::string_view reason;
 };
-constexpr std::string_view kNoCuda = "this version has no CUDA kernels";
+constexpr std::string_view kNoCuda = "its CUDA kernels have not run whole models yet";
 constexpr std::string_view kNoHip = "this version has no HIP kernels";
 constexpr std::string_view kCpuOnly = "this version computes on the CPU only";
 constexpr std::string_view kDisplayOnly = "it drives a display and cannot compute";

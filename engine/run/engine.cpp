@@ -36,6 +36,10 @@ Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
 
 Result<void> Engine::Impl::lock_weights(Core& core) const {
     if (core.plan.settings.device == "host") return {};
+    log(LogLevel::warning, core.device->info().name +
+                               ": each CUDA kernel of this version has been compared with the "
+                               "CPU's, whole models have "
+                               "not; answers may be wrong");
     const auto start = std::chrono::steady_clock::now();
     for (const std::span<const std::byte> part : file->mappings())
         if (auto r = core.device->lock_pages(part); !r) return r;

@@ -123,9 +123,9 @@ TEST_F(UnusedDevices, NamesEachGpuAndNothingElse) {
     tree.write("/proc/driver/nvidia/gpus/0000:18:00.0/information",
                "Model: \t\t NVIDIA H200\nIRQ:   \t\t 1\n");
     EXPECT_EQ(found(), (Names{{"Intel device 8086:46a6", "this version computes on the CPU only"},
-                              {"NVIDIA device 10de:2504", "this version has no CUDA kernels"},
+                              {"NVIDIA device 10de:2504", "its CUDA kernels have not run whole models yet"},
                               {"AMD device 1002:73bf", "this version has no HIP kernels"},
-                              {"NVIDIA H200", "this version has no CUDA kernels"},
+                              {"NVIDIA H200", "its CUDA kernels have not run whole models yet"},
                               {"QEMU device 1234:1111", "it drives a display and cannot compute"},
                               {"PCI device abcd:0001", "this version computes on the CPU only"}}));
 }
@@ -139,7 +139,7 @@ TEST_F(UnusedDevices, LooksNamesUpWhereTheSystemListsThem) {
                "10de  NVIDIA Corporation\n\t2504  GA106 [GeForce RTX 3060 Lite Hash Rate]\n"
                "8086  Intel Corporation\n\t46a6  Alder Lake\n");
     EXPECT_EQ(found(),
-              (Names{{"NVIDIA GeForce RTX 3060 Lite Hash Rate", "this version has no CUDA kernels"},
+              (Names{{"NVIDIA GeForce RTX 3060 Lite Hash Rate", "its CUDA kernels have not run whole models yet"},
                      {"AMD Navi 21", "this version has no HIP kernels"},
                      {"Intel device 8086:ffff", "this version computes on the CPU only"}}));
 }
@@ -151,8 +151,8 @@ TEST_F(UnusedDevices, SeesGpusThatAreOnNoBus) {
     tree.write("/sys/class/drm/card1/device/uevent", "DRIVER=simple-framebuffer\n");
     tree.write("/sys/class/drm/card0-HDMI-A-1/status", "connected\n");
     tree.write("/sys/class/drm/renderD128/device/uevent", "DRIVER=v3d\n");
-    EXPECT_EQ(found(), (Names{{"NVIDIA A100", "this version has no CUDA kernels"},
-                              {"NVIDIA GPU 0000:42:00.0", "this version has no CUDA kernels"},
+    EXPECT_EQ(found(), (Names{{"NVIDIA A100", "its CUDA kernels have not run whole models yet"},
+                              {"NVIDIA GPU 0000:42:00.0", "its CUDA kernels have not run whole models yet"},
                               {"GPU v3d", "this version computes on the CPU only"}}));
 }
 
