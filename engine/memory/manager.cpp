@@ -101,7 +101,7 @@ Result<std::unique_ptr<MemoryManager>> MemoryManager::create(gpu::Device& device
 }
 
 Result<void> MemoryManager::reserve(Mapped& range, uint32_t places, std::string name) {
-    auto id = device_.reserve(std::max(places, 1u));
+    auto id = noted(device_.reserve(std::max(places, 1u)));
     if (!id) return tl::unexpected(id.error());
     range.id = *id;
     range.granules.assign(places, kNone);
@@ -112,14 +112,14 @@ Result<void> MemoryManager::reserve(Mapped& range, uint32_t places, std::string 
 Result<void> MemoryManager::map(Mapped& range, size_t first,
                                 std::span<const gpu::GranuleId> granules) {
     if (granules.empty()) return {};
-    if (auto r = device_.map(range.id, first, granules); !r) return r;
+    if (auto r = noted(device_.map(range.id, first, granules)); !r) return r;
     std::copy(granules.begin(), granules.end(), range.granules.begin() + first);
     return {};
 }
 
 Result<void> MemoryManager::unmap(Mapped& range, size_t first, size_t count) {
     if (count == 0) return {};
-    if (auto r = device_.unmap(range.id, first, count); !r) return r;
+    if (auto r = noted(device_.unmap(range.id, first, count)); !r) return r;
     std::fill_n(range.granules.begin() + first, count, kNone);
     return {};
 }
@@ -145,7 +145,7 @@ Result<void> MemoryManager::settle() {
 }
 
 Result<void> MemoryManager::wait_for(gpu::StreamId stream) {
-    auto done = device_.synchronize(stream);
+    auto done = noted(device_.synchronize(stream));
     if (!done && experts_) {
         // Tables that were not read back or came in part, and moves that may have stopped half-way,
         // are not to be trusted: the cache begins anew, and nothing runs before the device knows.
@@ -164,17 +164,17 @@ uint32_t MemoryManager::update_spans() {
 
 Result<void> MemoryManager::clear_state() {
     device_.fill(gpu::StreamId::compute, state(0), 0, model_.facts.state_bytes);
-    return device_.synchronize(gpu::StreamId::compute);
+    return noted(device_.synchronize(gpu::StreamId::compute));
 }
 
 Result<void> MemoryManager::save_state(std::byte* to) {
     device_.copy(gpu::StreamId::compute, to, state(0), model_.facts.state_bytes);
-    return device_.synchronize(gpu::StreamId::compute);
+    return noted(device_.synchronize(gpu::StreamId::compute));
 }
 
 Result<void> MemoryManager::restore_state(const std::byte* from) {
     device_.copy(gpu::StreamId::compute, state(0), from, model_.facts.state_bytes);
-    return device_.synchronize(gpu::StreamId::compute);
+    return noted(device_.synchronize(gpu::StreamId::compute));
 }
 
 // ---- K/V
@@ -525,7 +525,7 @@ Result<void> MemoryManager::set_budget(const Plan& plan) {
         Growth growth;
         auto granules = take(count, growth);
         if (!granules) return tl::unexpected(granules.error());
-        if (auto r = device_.release_granules(*granules); !r) {
+        if (auto r = noted(device_.release_granules(*granules)); !r) {
             // Some may be with the driver all the same.
             const auto gone =
                 std::stable_partition(granules->begin(), granules->end(),
@@ -541,7 +541,7 @@ Result<void> MemoryManager::set_budget(const Plan& plan) {
         const auto first = released_.end() - (wanted - held);
         std::vector<gpu::GranuleId> granules(first, released_.end());
         const uint64_t before = device_.driver_allocations();
-        const auto recreated = device_.recreate_granules(granules);
+        const auto recreated = noted(device_.recreate_granules(granules));
         allocations_at_load_ += device_.driver_allocations() - before;  // a load point
         if (!recreated) return recreated;
         released_.erase(first, released_.end());

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/experts/expert_cache.h"
@@ -123,6 +124,9 @@ class MemoryManager {
     enum class Compute : uint8_t { busy, idle };
     void publish(bool now = false, Compute compute = Compute::busy);
     double seconds() const;  // since the engine was opened
+    // Why nothing works any more: what a device call that found the device lost said, also where
+    // the function that made the call returns no error.
+    const std::optional<Error>& lost() const { return lost_; }
 
   private:
     struct Mapped {  // a range and what is behind its places
@@ -135,6 +139,13 @@ class MemoryManager {
 
     MemoryManager(gpu::Device& device, const Model& model, const Plan& plan,
                   const DeviceFacts& facts, Telemetry& telemetry, LogFunction log);
+    // What each device call says passes through here.
+    template <class T>
+    Result<T> noted(Result<T> result) {
+        if (!result && result.error().kind == ErrorKind::device_lost && !lost_)
+            lost_ = result.error();
+        return result;
+    }
     Result<void> reserve(Mapped& range, uint32_t places, std::string name);
     Result<void> map(Mapped& range, size_t first, std::span<const gpu::GranuleId> granules);
     Result<void> unmap(Mapped& range, size_t first, size_t count);
@@ -191,6 +202,7 @@ class MemoryManager {
     std::vector<gpu::GranuleId> quarantined_;
     std::vector<gpu::GranuleId> released_;  // to the driver, while the budget is lowered
     uint64_t allocations_at_load_ = 0;
+    std::optional<Error> lost_;
     std::chrono::steady_clock::time_point last_frame_;
 };
 

@@ -171,13 +171,14 @@ Result<bool> Engine::Impl::apply(const Settings& settings) {
     if (back) {
         core = std::move(*back);  // what the failed device holds goes first
         laid = lay(*core, {});
-        if (laid) return tl::unexpected(cause);
+        // The engine goes on, also where the device of the new settings was lost.
+        if (laid)
+            return fail(cause.kind == ErrorKind::device_lost ? ErrorKind::device : cause.kind,
+                        cause.what, cause.detail, cause.advice);
     }
-    lost = true;
     return fail(ErrorKind::device_lost,
                 "the new settings failed and the old ones could not be laid again",
-                cause.message() + "; " + (back ? laid.error() : back.error()).message(),
-                "Reload the model");
+                cause.message() + "; " + (back ? laid.error() : back.error()).message());
 }
 
 Result<void> Engine::Impl::change_budget(const Plan& plan) {

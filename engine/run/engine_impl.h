@@ -45,7 +45,7 @@ struct Engine::Impl {
     uint64_t use_clock = 0;
     uint32_t heat_tick = 0;
     EtaModel eta;
-    bool lost = false;  // nothing but destruction helps: see call()
+    std::optional<Error> lost;  // why nothing but destruction helps: see call()
 
     // Model, device and plan of `settings`; asks for no memory yet. `freed`: bytes that this
     // process will have given back when the core is laid.
@@ -61,21 +61,30 @@ struct Engine::Impl {
     }
 
     // Calls f, which may change what the engine holds. Where it throws, tables and granules may be
-    // half changed: that call and all later ones end with device_lost.
+    // half changed; where it says that the device is lost, they are of no use: that call and all
+    // later ones end with device_lost and the cause.
     template <class F>
     auto call(F&& f) -> decltype(f()) {
         if (lost)
-            return fail(ErrorKind::device_lost, "the engine has stopped working", {},
-                        "Reload the model");
+            return fail(ErrorKind::device_lost, "the engine has stopped working", lost->message(),
+                        kReload);
         bool thrown = false;
         auto result = guarded(f, &thrown);
-        if (thrown) {
-            lost = true;
-            result.error().kind = ErrorKind::device_lost;
-            result.error().advice = "Reload the model";
+        // A device can be lost where no error tells, or another one follows from it.
+        if (core && core->memory) lost = core->memory->lost();
+        if (!result && (thrown || result.error().kind == ErrorKind::device_lost))
+            lost = result.error();
+        if (!lost) return result;
+        lost->kind = ErrorKind::device_lost;
+        lost->advice.clear();
+        log(LogLevel::error, "the engine has stopped working: " + lost->message());
+        if (!result) {
+            result.error() = *lost;
+            result.error().advice = kReload;
         }
         return result;
     }
+    static constexpr const char* kReload = "Reload the model";
 
     // What Engine's functions of these names do.
     Result<void> open(const std::string& path, const EngineOptions& given);

@@ -19,7 +19,7 @@ class WatchedDevice final : public gpu::Device {
 
     // Calls number `first` to `first + count - 1` from here on fail with `kind` and do nothing. A
     // lost device stays lost. Only the calls that can fail count: memory and synchronize. Copies
-    // and fills that would come before a synchronize that fails are lost.
+    // and fills before a synchronize that fails are lost.
     void arm(uint64_t first, uint64_t count, ErrorKind kind = ErrorKind::device) {
         calls_ = 0;
         first_ = first;
@@ -112,6 +112,9 @@ class WatchedDevice final : public gpu::Device {
     Result<gpu::HostBuffer> page_locked(size_t bytes) override {
         if (auto r = call("page_locked"); !r) return tl::unexpected(r.error());
         return device_->page_locked(bytes);
+    }
+    Result<void> lock_pages(std::span<const std::byte> pages) override {
+        return device_->lock_pages(pages);
     }
     void copy(gpu::StreamId stream, void* to, const void* from, size_t bytes) override {
         if (!loses_copies_ || !fails(calls_)) {

@@ -151,7 +151,8 @@ struct EngineOptions {
     // Main memory for states of conversations to go back to, over all of them; the one that runs
     // keeps at least one. Models without recurrent state need none.
     uint64_t checkpoint_bytes = uint64_t{1} << 30;
-    // What the engine shall see in the place of its device; tests let that fail.
+    // Puts something between the engine and each device that it opens: a recorder of its calls, or
+    // one that lets them fail. Empty: nothing.
     std::function<std::unique_ptr<gpu::Device>(std::unique_ptr<gpu::Device>)> wrap_device = {};
 };
 
