@@ -35,6 +35,9 @@ struct Activations {
     std::byte* codes = nullptr;  // [rows, code_bytes(cols)]; null in f32 arithmetic
     uint32_t rows = 0;
     uint32_t cols = 0;
+    // Rows of a decode step or of logits, at most eight. A prompt's are never, however few: what
+    // computes a row must not depend on how a prompt is cut.
+    bool decode = false;
 };
 
 inline constexpr uint32_t kDecodeCut = 512;  // cells that decode attention sums in one go

@@ -9,10 +9,12 @@ namespace granary {
 PassBuffers RunContext::buffers(std::byte* base, const PassLayout& at, uint32_t rows) const {
     const ModelFacts& facts = model.facts;
     const bool codes = arithmetic == gpu::Arithmetic::fast;
+    const bool decode = base == memory.workspace();  // prompts have theirs in the loan
     const auto floats = [&](uint64_t offset) { return reinterpret_cast<float*>(base + offset); };
     const auto ints = [&](uint64_t offset) { return reinterpret_cast<int32_t*>(base + offset); };
     const auto activations = [&](uint64_t values, uint64_t code, uint32_t n, uint32_t cols) {
-        return gpu::Activations{floats(values), codes ? base + code : nullptr, n, cols};
+        return gpu::Activations{floats(values), codes ? base + code : nullptr, n, cols,
+                                decode};
     };
     PassBuffers buffers;
     buffers.tokens = ints(at.tokens);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "gpu/cuda/device.h"
@@ -12,18 +11,6 @@ namespace granary::gpu {
 namespace cuda {
 namespace {
 
-// While an operation has no kernels yet, there is no set of them.
-template <class K>
-Result<std::unique_ptr<Kernels>> kernels_of(GpuMemory& device) {
-    if constexpr (std::is_abstract_v<K>)
-        return fail(ErrorKind::unsupported, "This version has no CUDA kernels", device.info().name);
-    else
-        return load_kernels<K>(device).map(
-            [](std::unique_ptr<K>&& kernels) -> std::unique_ptr<Kernels> {
-                return std::move(kernels);
-            });
-}
-
 class CudaDevice final : public GpuMemory, public Device {
   public:
     static Result<std::unique_ptr<Device>> open(std::shared_ptr<const Driver> driver,
@@ -31,7 +18,7 @@ class CudaDevice final : public GpuMemory, public Device {
         std::unique_ptr<CudaDevice> device(new CudaDevice);
         if (auto r = device->initialise(std::move(driver), options); !r)
             return tl::unexpected(r.error());
-        auto kernels = kernels_of<CudaKernels>(*device);
+        auto kernels = load_kernels<CudaKernels>(*device);
         if (!kernels) return tl::unexpected(kernels.error());
         device->kernels_ = std::move(*kernels);
         return device;

@@ -21,10 +21,17 @@ struct ExpertTile {
     int32_t expert, first, rows, unused;
 };
 inline constexpr uint32_t kTileRows = 128;
+inline constexpr uint32_t kMaxExperts = 512;
 // Tiles that `routes` routes to `experts` experts can need at most.
 constexpr uint32_t max_expert_tiles(uint32_t routes, uint32_t experts) {
     return routes / kTileRows + experts;
 }
+
+// Experts to run, in order of work.
+struct ExpertList {
+    uint32_t count;
+    uint16_t expert[kMaxExperts];
+};
 
 struct ExpertMatmul {
     const ExpertTile* tiles;  // [*tile_count]
@@ -37,6 +44,7 @@ struct ExpertMatmul {
     const void* x;  // f16 ordered rows: [tokens, cols], or for down [routes, cols] as sorted
     void* out;      // gate and up: f16 ordered [routes, features] as sorted; down: f32 or f16
                     // [routes, features] at row order[i]
+    bool add = false;  // down to f32: out += instead of out =
 };
 
 // How they are launched: threads of a block, blocks (each walks over tiles) a multiprocessor, bytes

@@ -362,8 +362,8 @@ class Multiplier {
                 const uint32_t column = octet * 8 + t_ * 2 + i;
                 if (column >= tile_.rows) continue;
                 float* to = out + size_t{shared_.out_row[slot_][column]} * job_.features;
-                if (low) to[0] = sum[octet * 4 + i];
-                if (high) to[8] = sum[octet * 4 + 2 + i];
+                if (low) to[0] = sum[octet * 4 + i] + (job_.add ? to[0] : 0);
+                if (high) to[8] = sum[octet * 4 + 2 + i] + (job_.add ? to[8] : 0);
             }
         }
     }
@@ -453,6 +453,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 __global__ void __launch_bounds__(kThreads, 1)
     expert_down_wgmma_q6_k(const __grid_constant__ ExpertMatmul job) {
     expert_matmul<Q6K, false, float>(job);
+}
+__global__ void __launch_bounds__(kThreads, 1)
+    expert_down_half_wgmma_q6_k(const __grid_constant__ ExpertMatmul job) {
+    expert_matmul<Q6K, false, __half>(job);
 }
 __global__ void __launch_bounds__(kThreads, 1)
     expert_down_half_wgmma_q4_k(const __grid_constant__ ExpertMatmul job) {

@@ -5,18 +5,18 @@
 
 namespace granary::gpu::cuda {
 
-// list[n]: experts to run, in order of work. first[experts + 1]: where each expert's routes begin.
+// first[experts + 1]: where each expert's routes begin.
 extern "C" __global__ void __launch_bounds__(1024)
-    expert_tiles(const int32_t* list, uint32_t n, const int32_t* first, ExpertTile* tiles,
+    expert_tiles(const __grid_constant__ ExpertList list, const int32_t* first, ExpertTile* tiles,
                  int32_t* tile_count) {
     __shared__ uint32_t warp_sum[32];
     __shared__ uint32_t before;
     if (threadIdx.x == 0) before = 0;
-    for (uint32_t start = 0; start < n; start += blockDim.x) {
+    for (uint32_t start = 0; start < list.count; start += blockDim.x) {
         const uint32_t i = start + threadIdx.x;
-        const int32_t expert = i < n ? list[i] : 0;
-        const int32_t begin = i < n ? first[expert] : 0;
-        const uint32_t routes = i < n ? first[expert + 1] - begin : 0;
+        const int32_t expert = i < list.count ? list.expert[i] : 0;
+        const int32_t begin = i < list.count ? first[expert] : 0;
+        const uint32_t routes = i < list.count ? first[expert + 1] - begin : 0;
         const uint32_t count = (routes + kTileRows - 1) / kTileRows;
 
         // Inclusive sum of `count` over the block.
@@ -47,6 +47,22 @@ extern "C" __global__ void __launch_bounds__(1024)
         __syncthreads();
     }
     if (threadIdx.x == 0) *tile_count = static_cast<int32_t>(before);
+}
+
+// A dense matrix as one expert that every row goes to.
+extern "C" __global__ void __launch_bounds__(256)
+    dense_tiles(uint32_t rows, const std::byte* weight, ExpertTile* tiles, int32_t* tile_count,
+                ExpertEntry* entry, int32_t* order) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows) return;
+    order[i] = static_cast<int32_t>(i);
+    if (i % kTileRows == 0)
+        tiles[i / kTileRows] = {0, static_cast<int32_t>(i),
+                                static_cast<int32_t>(min(rows - i, kTileRows)), 0};
+    if (i == 0) {
+        *tile_count = static_cast<int32_t>((rows + kTileRows - 1) / kTileRows);
+        *entry = {nullptr, nullptr, weight};
+    }
 }
 
 }  // namespace granary::gpu::cuda

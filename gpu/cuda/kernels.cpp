@@ -13,7 +13,7 @@ Result<void> CudaKernels::load() {
     for (const auto load :
          {&CudaKernels::load_rows, &CudaKernels::load_gates, &CudaKernels::load_rope,
           &CudaKernels::load_attention, &CudaKernels::load_delta_net, &CudaKernels::load_router,
-          &CudaKernels::load_expert_cache})
+          &CudaKernels::load_expert_cache, &CudaKernels::load_matmuls})
         if (auto loaded = (this->*load)(); !loaded) return loaded;
     return {};
 }
@@ -71,11 +71,11 @@ void CudaKernels::set_scratch(std::byte* scratch, size_t bytes) {
 }
 
 // The same: the largest constant, and the most for each row.
-size_t CudaKernels::prompt_scratch_bytes(const AttentionShape& shape, uint32_t experts, uint32_t,
-                                         uint32_t rows) const {
+size_t CudaKernels::prompt_scratch_bytes(const AttentionShape& shape, uint32_t experts,
+                                         uint32_t used, uint32_t rows) const {
     PromptBytes most;
-    for (const PromptBytes& bytes :
-         {prompt_route_bytes(experts), attention_prompt_scratch(shape)}) {
+    for (const PromptBytes& bytes : {prompt_route_bytes(experts), prompt_tile_bytes(experts, used),
+                                     attention_prompt_scratch(shape)}) {
         most.constant = std::max(most.constant, bytes.constant);
         most.per_row = std::max(most.per_row, bytes.per_row);
     }

@@ -23,6 +23,8 @@
 
 namespace granary::gpu::cuda {
 
+struct ExpertTile;
+
 class CudaKernels : public Kernels {
   public:
     // Queues on the device's compute stream; lives no longer than the device.
@@ -51,10 +53,10 @@ class CudaKernels : public Kernels {
     void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override;
 
     // ---- matrices
-    void matmul(std::span<const Matmul> jobs, const Activations& in) override = 0;
+    void matmul(std::span<const Matmul> jobs, const Activations& in) override;
     void expert_ffn(const ExpertShape& shape, const ExpertEntry* entries,
                     std::span<const int32_t> list, const Routes& routes, const Activations& x,
-                    const Activations& hidden, void* out) override = 0;
+                    const Activations& hidden, void* out) override;
 
     // ---- attention
     void rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
@@ -95,6 +97,19 @@ class CudaKernels : public Kernels {
                        const DecodePlace* place) override;
 
   private:
+    // Kernels of matrices. By number of a type, see matmul.cpp; those of 0 take any type.
+    static constexpr uint32_t kPromptTypes = 13;
+    struct MatmulFunctions {
+        Function plain, plain_gate_up, plain_down, expert_tiles, dense_tiles;
+        struct Decode {
+            Function matvec, gate_up, down;
+        } fast, any;
+        Function prompt[kPromptTypes], prompt_gate_up[kPromptTypes];
+        // Compute capability 9.0a, else null.
+        struct {
+            Function gate_up, down_f32, down_f16;
+        } wgmma_q4_k, wgmma_q6_k;
+    };
     static constexpr uint32_t kDecodeRows = 8;    // at most, of a decode step
     static constexpr size_t kCounterBytes = 256;  // words that are 0 between launches
 
@@ -147,11 +162,45 @@ class CudaKernels : public Kernels {
     static PromptBytes attention_prompt_scratch(const AttentionShape& shape);
     TensorMap cells_map(const AttentionShape& shape, const KvView& kv, const KvPart& part,
                         uint32_t box_cells, uint32_t end);
+    // matmul.cpp, experts.cpp
+    Result<void> load_matmuls();
+    void matmul_decode(std::span<const Matmul> jobs, const Activations& in);
+    void matmul_prompt(const Matmul& job, const Activations& in);
+    void matmul_plain(const Matmul& job, const Activations& in);
+    void experts_decode(const ExpertShape& shape, const ExpertEntry* entries,
+                        std::span<const int32_t> list, const Routes& routes, const Activations& x,
+                        const Activations& hidden, void* out);
+    void experts_prompt(const ExpertShape& shape, const ExpertEntry* entries,
+                        std::span<const int32_t> list, const Routes& routes, const Activations& x,
+                        const Activations& hidden, void* out);
+    void experts_plain(const ExpertShape& shape, const ExpertEntry* entries,
+                       std::span<const int32_t> list, const Routes& routes, const Activations& x,
+                       const Activations& hidden, void* out);
+    // Null where the type has none, or the matrix is not what they take. Bytes: of shared memory.
+    struct WgmmaKernel {
+        Function function = nullptr;
+        uint32_t bytes = 0;
+    };
+    enum class Product : uint8_t { gate_up, down_f32, down_f16 };
+    WgmmaKernel wgmma_kernel(WeightType type, Product product, uint32_t cols,
+                             uint32_t features) const;
+    // What of the scratch describes tiles to the kernels of prompts.
+    struct TileScratch {
+        int32_t* count;
+        ExpertEntry* entry;
+        ExpertTile* tiles;
+        int32_t* order;
+    };
+    TileScratch tile_scratch(uint32_t experts, uint32_t used, uint32_t rows) const;
+    static PromptBytes prompt_tile_bytes(uint32_t experts, uint32_t used);
+    uint32_t prompt_blocks() const;
+    uint32_t wgmma_blocks() const;
 
     GpuMemory& device_;
     AttentionKernels attention_;
     DeltaNetKernels delta_net_;
     std::map<std::string, std::unique_ptr<Module>, std::less<>> modules_;
+    MatmulFunctions matmuls_{};
     uint32_t* counters_ = nullptr;  // kCounterBytes in front of scratch_
     Scratch scratch_;               // decode and whatever has at most kDecodeRows rows
     Scratch prompt_scratch_;        // more rows

@@ -5,14 +5,18 @@
 
 #include <cstdint>
 
+#include "gpu/cuda/expert_matmul.h"
+#include "gpu/cuda/ordered_rows.h"
 #include "gpu/kernels.h"
 
 namespace granary::gpu::cuda {
 
 // A set of experts by number.
-inline constexpr uint32_t kMaxExperts = 512;
 struct ExpertSet {
     uint32_t word[kMaxExperts / 32];
+    GRANARY_HOST_DEVICE bool has(uint32_t expert) const {
+        return word[expert / 32] >> expert % 32 & 1;
+    }
 };
 
 // ---- plain kernels (matmul_plain.cu): any type and size -----------------------------------------
@@ -41,6 +45,123 @@ struct PlainExperts {
     uint32_t used, hidden_size, ffn;
     WeightType gate, up, down;
     ExpertSet list;
+};
+
+// ---- decode steps (matvec.cu): rows of ordered f16 codes, 1 to 8 ------------------------------
+
+inline constexpr uint32_t kMatvecRows = 8, kMatvecJobs = 8;
+inline constexpr uint32_t kMatvecTile = 16;  // weight rows of a warp
+
+// How the warps of a block share its work: `split` of them take the columns of one tile, chunk
+// (256 columns) by chunk in turn; a block has `tiles` tiles. It depends on nothing but the columns.
+struct MatvecShape {
+    uint32_t split, tiles;
+    constexpr uint32_t threads() const { return 32 * split * tiles; }
+};
+constexpr MatvecShape matvec_shape(uint32_t cols) {
+    const uint32_t chunks = (cols + 255) / 256, split = chunks < 16 ? chunks : 16;
+    return {split, split < 8 ? 8 / split : 1};
+}
+inline constexpr uint32_t kMatvecThreads = 512;  // at most
+
+struct MatvecJob {
+    const std::byte* weight;
+    float* out;  // [rows, features]
+    size_t row_bytes;
+    uint32_t features;
+    uint32_t first_block;  // of this job among all of the launch
+    WeightType type;
+    bool add;
+};
+struct Matvec {
+    MatvecJob job[kMatvecJobs];
+    uint32_t jobs;
+    uint32_t cols, rows;
+    const std::byte* x;  // [rows, x_bytes]
+    size_t x_bytes;
+    MatvecShape shape;
+    uint32_t ahead;  // blocks that run at once
+};
+
+// Experts of a decode step: grid (blocks of tiles, routes).
+struct ExpertMatvec {
+    const ExpertEntry* entries;
+    const int32_t* expert;  // [routes]
+    const std::byte* x;     // gate and up: [rows, x_bytes]; down: [routes, x_bytes]
+    std::byte* out;         // gate and up: codes [routes, out_bytes]; down: f16 [routes, features]
+    size_t x_bytes, out_bytes, row_bytes[2];  // of gate and up, or of down
+    uint32_t used, cols, features;
+    WeightType type[2];
+    MatvecShape shape;
+    ExpertSet list;
+};
+
+// ---- prompts, for compute capability 8.0 and up (matmul_prompt.cu) ------------------------------
+
+// How raw weights of a type pass through shared memory: `cols` columns of a row at a time, which
+// begin at any multiple of `align` bytes.
+struct PromptFormat {
+    uint32_t cols, bytes, align;
+    GRANARY_HOST_DEVICE constexpr uint32_t pieces() const { return (bytes + 16 - align + 15) / 16; }
+    // An odd number of pieces: eight rows lie in different banks.
+    GRANARY_HOST_DEVICE constexpr uint32_t stride() const { return (pieces() | 1) * 16; }
+    // 64 columns of activations each: as far ahead as the 99 KB of 8.6 and 8.9 allow, and never
+    // more than a piece of weights ahead.
+    GRANARY_HOST_DEVICE constexpr uint32_t stages() const {
+        return cols > 64 && 3 * 128 * kTileRows + 2 * 128 * stride() + 1024 <= 99 * 1024 ? 3 : 2;
+    }
+    GRANARY_HOST_DEVICE constexpr uint32_t shared() const {
+        return stages() * 128 * kTileRows + 2 * 128 * stride() + 1024;
+    }
+};
+// Of types without a loader of their own: read where they lie. cols 0.
+GRANARY_HOST_DEVICE constexpr PromptFormat prompt_format(WeightType type) {
+    switch (type) {
+        case WeightType::q4_k:
+            return {256, 144, 16};
+        case WeightType::q5_k:
+            return {256, 176, 16};
+        case WeightType::q6_k:
+            return {256, 210, 2};
+        case WeightType::iq4_xs:
+            return {256, 136, 8};
+        case WeightType::q8_0:
+            return {128, 4 * 34, 2};
+        case WeightType::q5_0:
+            return {128, 4 * 22, 2};
+        case WeightType::q5_1:
+            return {128, 4 * 24, 8};
+        case WeightType::q4_0:
+        case WeightType::iq4_nl:
+            return {128, 4 * 18, 2};
+        case WeightType::mxfp4:
+            return {128, 4 * 17, 1};
+        case WeightType::f16:
+        case WeightType::bf16:
+            return {64, 128, 16};
+        default:
+            return {0, 0, 16};
+    }
+}
+inline constexpr uint32_t kPromptThreads = 128, kPromptBlocks = 2;  // a multiprocessor
+
+struct PromptMatmul {
+    // Experts: tiles of sorted routes. Dense: null, and `rows` rows are cut into tiles of 128.
+    const ExpertTile* tiles;
+    const int32_t* tile_count;
+    const ExpertEntry* entries;
+    const int32_t* order;
+    const std::byte* weight;  // dense
+    uint32_t rows, used;
+    uint32_t cols, features;  // cols: a multiple of 32
+    WeightType type[2];       // gate and up; else the first
+    size_t row_bytes[2];
+    const std::byte* x;  // f16 ordered rows: of tokens, or for down of the sorted routes
+    size_t x_bytes;
+    void* out;  // gate and up: codes, as sorted; else [rows, features] at row order[i]
+    size_t out_bytes;
+    bool half_out;  // f16, else f32
+    bool add;       // f32 only
 };
 
 }  // namespace granary::gpu::cuda

@@ -30,29 +30,25 @@ __device__ float dot(WeightType type, const std::byte* row, const PlainRows& in,
     return sum;
 }
 
-__device__ bool listed(const ExpertSet& set, uint32_t expert) {
-    return set.word[expert / 32] >> expert % 32 & 1;
-}
-
 }  // namespace
 
 extern "C" {
 
-// Grid: (weight rows / 4, rows), 128 threads.
+// Grid: (rows, weight rows / 4), 128 threads.
 __global__ void __launch_bounds__(128) matmul_plain(const PlainMatmul job) {
-    const uint32_t row = blockIdx.x * 4 + threadIdx.x / 32;
+    const uint32_t row = blockIdx.y * 4 + threadIdx.x / 32;
     if (row >= job.features) return;
-    const size_t at = size_t{blockIdx.y} * job.features + row;
-    const float sum = dot(job.type, job.weight + row * job.row_bytes, job.in, blockIdx.y, job.cols);
+    const size_t at = size_t{blockIdx.x} * job.features + row;
+    const float sum = dot(job.type, job.weight + row * job.row_bytes, job.in, blockIdx.x, job.cols);
     if (threadIdx.x % 32 == 0) job.out[at] = job.add ? job.out[at] + sum : sum;
 }
 
 // hidden = silu(gate x) * up x, at the route's row of the values, or of the codes at its place
-// among the sorted routes. Grid: (ffn / 4, routes).
+// among the sorted routes. Grid: (routes, ffn / 4).
 __global__ void __launch_bounds__(128) experts_plain_gate_up(const PlainExperts job) {
-    const uint32_t place = blockIdx.y, feature = blockIdx.x * 4 + threadIdx.x / 32;
+    const uint32_t place = blockIdx.x, feature = blockIdx.y * 4 + threadIdx.x / 32;
     const int32_t route = job.order[place], expert = job.expert[route];
-    if (feature >= job.ffn || !listed(job.list, expert)) return;
+    if (feature >= job.ffn || !job.list.has(expert)) return;
     const ExpertEntry entry = job.entries[expert];
     const uint32_t row = route / job.used;
     const float gate =
@@ -69,11 +65,11 @@ __global__ void __launch_bounds__(128) experts_plain_gate_up(const PlainExperts 
         const_cast<float*>(job.hidden.values)[size_t(route) * job.ffn + feature] = value;
 }
 
-// Grid: (hidden / 4, routes).
+// Grid: (routes, hidden / 4).
 __global__ void __launch_bounds__(128) experts_plain_down(const PlainExperts job) {
-    const uint32_t place = blockIdx.y, feature = blockIdx.x * 4 + threadIdx.x / 32;
+    const uint32_t place = blockIdx.x, feature = blockIdx.y * 4 + threadIdx.x / 32;
     const int32_t route = job.order[place], expert = job.expert[route];
-    if (feature >= job.hidden_size || !listed(job.list, expert)) return;
+    if (feature >= job.hidden_size || !job.list.has(expert)) return;
     const float sum = dot(job.down, job.entries[expert].down + feature * job.down_row_bytes,
                           job.hidden, job.hidden.codes ? place : route, job.ffn);
     if (threadIdx.x % 32) return;
@@ -82,17 +78,6 @@ __global__ void __launch_bounds__(128) experts_plain_down(const PlainExperts job
         static_cast<__half*>(job.out)[at] = __float2half_rn(fminf(fmaxf(sum, -65504.f), 65504.f));
     else
         static_cast<float*>(job.out)[at] = sum;
-}
-
-// out[i] = decoded weights: for checks. Grid: rows.
-__global__ void __launch_bounds__(128) decode_rows(WeightType type, const std::byte* data,
-                                                   uint32_t row_bytes, uint32_t cols, float* out) {
-    for (uint32_t octet = threadIdx.x; octet < (cols + 7) / 8; octet += blockDim.x) {
-        float value[8];
-        decode_octet(type, data + size_t{blockIdx.x} * row_bytes, octet, cols, value);
-        for (uint32_t i = 0; i < min(cols - octet * 8, 8u); ++i)
-            out[size_t{blockIdx.x} * cols + octet * 8 + i] = value[i];
-    }
 }
 }
 

@@ -55,12 +55,23 @@ __device__ __forceinline__ uint2 eight_bytes(Bytes from) {
 __device__ __forceinline__ uint32_t spread_bits(uint32_t four) {
     return (four & 15) * 0x00204081u & 0x01010101u;
 }
+// The values of IQ4_NL and IQ4_XS plus 128; those of MXFP4, doubled to be whole, plus 16.
+struct ByteTable {
+    uint32_t word[4];
+};
+inline constexpr ByteTable kNonlinearTable{{0x3f2d1801, 0x766a5d4f, 0xa6998d81, 0xf1d9c5b5}};
+inline constexpr ByteTable kMxfp4Table{{0x13121110, 0x1c181614, 0x0d0e0f10, 0x04080a0c}};
+// 2^(e - 128), which may be subnormal: half of MXFP4's scale.
+__device__ __forceinline__ float mxfp4_scale(uint32_t e) {
+    return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+}
 // Of four bytes below 16, the entries of a table of 16 bytes.
-__device__ __forceinline__ uint32_t looked_up(uint32_t four, const uint32_t (&table)[4]) {
+template <ByteTable kTable>
+__device__ __forceinline__ uint32_t looked_up(uint32_t four) {
     const uint32_t joined = four | four >> 4;  // two selectors in each of bytes 0 and 2
     const uint32_t selectors = __byte_perm(joined, 0, 0x4420);
-    const uint32_t low = __byte_perm(table[0], table[1], selectors & 0x7777);
-    const uint32_t high = __byte_perm(table[2], table[3], selectors & 0x7777);
+    const uint32_t low = __byte_perm(kTable.word[0], kTable.word[1], selectors & 0x7777);
+    const uint32_t high = __byte_perm(kTable.word[2], kTable.word[3], selectors & 0x7777);
     const uint32_t choose = (four >> 3 & 0x01010101u) * 0xff;
     return (low & ~choose) | (high & choose);
 }
@@ -76,9 +87,10 @@ __device__ __forceinline__ void add_fifth_bits(uint32_t eight, Octet& out) {
     out.code[0] |= spread_bits(eight) << 4;
     out.code[1] |= spread_bits(eight >> 4) << 4;
 }
-__device__ __forceinline__ void look_up(Octet& out, const uint32_t (&table)[4]) {
-    out.code[0] = looked_up(out.code[0], table);
-    out.code[1] = looked_up(out.code[1], table);
+template <ByteTable kTable>
+__device__ __forceinline__ void look_up(Octet& out) {
+    out.code[0] = looked_up<kTable>(out.code[0]);
+    out.code[1] = looked_up<kTable>(out.code[1]);
 }
 // 128 weights share 32 bytes: group j of them is bits 2j, 2j + 1.
 __device__ __forceinline__ void two_bits(Bytes from, uint32_t group, uint32_t q, Octet& out) {
@@ -186,12 +198,10 @@ GRANARY_UNPACK(q8_0, 32, 34, 128) {
     const uint2 bytes = unpack::eight_bytes(block + 2 + 8 * octet);
     return {{bytes.x ^ 0x80808080u, bytes.y ^ 0x80808080u}, unpack::half_at(block), 0};
 }
-// Four-bit floats, doubled to be whole, plus 16; the scale 2^(e - 127), halved, may be subnormal.
 GRANARY_UNPACK(mxfp4, 32, 17, 16) {
-    const uint32_t e = unpack::byte_at(block);
-    Octet out{{}, __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23), 0};
+    Octet out{{}, unpack::mxfp4_scale(unpack::byte_at(block)), 0};
     unpack::split_nibbles(block + 1, octet, out);
-    unpack::look_up(out, {0x13121110, 0x1c181614, 0x0d0e0f10, 0x04080a0c});
+    unpack::look_up<unpack::kMxfp4Table>(out);
     return out;
 }
 GRANARY_UNPACK(tq2_0, 256, 66, 1) {
@@ -249,14 +259,10 @@ GRANARY_UNPACK(q3_k, 256, 110, 4) {
     return out;
 }
 
-// IQ4_NL's and IQ4_XS's values plus 128.
-__device__ __forceinline__ void look_up_nonlinear(Octet& out) {
-    unpack::look_up(out, {0x3f2d1801, 0x766a5d4f, 0xa6998d81, 0xf1d9c5b5});
-}
 GRANARY_UNPACK(iq4_nl, 32, 18, 128) {
     Octet out{{}, unpack::half_at(block), 0};
     unpack::split_nibbles(block + 2, octet, out);
-    look_up_nonlinear(out);
+    unpack::look_up<unpack::kNonlinearTable>(out);
     return out;
 }
 GRANARY_UNPACK(iq4_xs, 256, 136, 128) {
@@ -266,7 +272,7 @@ GRANARY_UNPACK(iq4_xs, 256, 136, 128) {
     const int scale = static_cast<int>(low | high << 4) - 32;
     Octet out{{}, __fmul_rn(unpack::half_at(block), static_cast<float>(scale)), 0};
     unpack::split_nibbles(block + 8 + group * 16, octet % 4, out);
-    look_up_nonlinear(out);
+    unpack::look_up<unpack::kNonlinearTable>(out);
     return out;
 }
 

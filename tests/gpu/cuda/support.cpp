@@ -35,7 +35,7 @@ Result<void> Gpu::open() {
     auto range = device_->reserve(kPlaces);
     if (!range) return tl::unexpected(range.error());
     range_ = *range;
-    auto kernels = load_kernels<TestedKernels>(*device_);
+    auto kernels = load_kernels<CudaKernels>(*device_);
     if (!kernels) return tl::unexpected(kernels.error());
     kernels_ = std::move(*kernels);
     // Ranges of their own, so that reset() leaves them alone.

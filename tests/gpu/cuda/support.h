@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "gpu/cuda/driver.h"
+#include "gpu/cuda/kernels.h"
 #include "gpu/cuda/ordered_rows.h"
 #include "gpu/device.h"
 #include "gpu/host/half.h"
-#include "tests/gpu/cuda/tested_kernels.h"
 #include "tests/gpu/kernels_support.h"
 
 namespace granary::gpu::cuda::test {
@@ -44,7 +44,7 @@ class Gpu {
     Result<void> open();
 
     std::unique_ptr<GpuMemory> device_;
-    std::unique_ptr<TestedKernels> kernels_;
+    std::unique_ptr<CudaKernels> kernels_;
     std::unique_ptr<Device> host_;
     HostBuffer host_scratch_;
     RangeId range_ = 0;

@@ -133,14 +133,13 @@ class Chunk {
             });
             x_.swap(sorted);
         }
-        std::vector<int32_t> list(shape_.experts);
-        std::iota(list.begin(), list.end(), 0);
-        const int32_t* const device_list = bench.uploaded(list);
+        ExpertList list{shape_.experts, {}};
+        std::iota(list.expert, list.expert + shape_.experts, 0);
         const int32_t* const first = bench.uploaded(routes_.first);
         auto* const tiles = bench.allocate<ExpertTile>(max_expert_tiles(count(), shape_.experts));
         auto* const tile_count = bench.allocate<int32_t>(1);
-        bench.launch(bench.find("expert_tiles", "expert_tiles"), {1, 1, 1}, 1024, 0, device_list,
-                     shape_.experts, first, tiles, tile_count);
+        bench.launch(bench.find("expert_tiles", "expert_tiles"), {1, 1, 1}, 1024, 0, list, first,
+                     tiles, tile_count);
         job_ = {tiles,
                 tile_count,
                 layer.entries,

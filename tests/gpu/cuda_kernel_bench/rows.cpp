@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "tests/gpu/cuda/tested_kernels.h"
+#include "gpu/cuda/kernels.h"
 #include "tests/gpu/cuda_kernel_bench/bench.h"
 
 namespace granary::gpu::cuda::bench {
@@ -42,7 +42,7 @@ float* random_floats(Bench& bench, size_t count) {
 }  // namespace
 
 void rows(Bench& bench) {
-    const auto kernels = must(load_kernels<test::TestedKernels>(bench.device()));
+    const auto kernels = must(load_kernels<CudaKernels>(bench.device()));
     const size_t mark = bench.mark();
     kernels->set_scratch(bench.allocate<std::byte>(kScratch), kScratch);
     kernels->set_prompt_scratch(bench.allocate<std::byte>(kScratch), kScratch);

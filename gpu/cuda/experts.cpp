@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The routed experts: down(silu(gate x) * up x) for the rows that were sent to each.
+#include <algorithm>
+
+#include "gpu/cuda/matmul.h"
+#include "gpu/cuda/matmul_types.h"
+
+namespace granary::gpu::cuda {
+namespace {
+
+ExpertSet set_of(std::span<const int32_t> list) {
+    ExpertSet set{};
+    for (const int32_t expert : list) set.word[expert / 32] |= 1u << expert % 32;
+    return set;
+}
+
+}  // namespace
+
+void CudaKernels::expert_ffn(const ExpertShape& shape, const ExpertEntry* entries,
+                             std::span<const int32_t> list, const Routes& routes,
+                             const Activations& x, const Activations& hidden, void* out) {
+    if (list.empty() || routes.rows == 0) return;
+    expert_out_f32_ = !x.codes;
+    if (!x.codes || shape.hidden % 32 != 0 || shape.ffn % 32 != 0)
+        experts_plain(shape, entries, list, routes, x, hidden, out);
+    else if (x.decode)
+        experts_decode(shape, entries, list, routes, x, hidden, out);
+    else
+        experts_prompt(shape, entries, list, routes, x, hidden, out);
+}
+
+// Work: 6 hidden ffn operations a route. Bytes: each route's expert once.
+void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* entries,
+                                 std::span<const int32_t> list, const Routes& routes,
+                                 const Activations& x, const Activations& hidden, void* out) {
+    const uint32_t count = routes.rows * shape.used;
+    const bool same = shape.gate == shape.up && fast_type(shape.gate) > 0;
+    ExpertMatvec launch{entries,
+                        routes.expert,
+                        x.codes,
+                        hidden.codes,
+                        code_bytes(shape.hidden),
+                        code_bytes(shape.ffn),
+                        {row_bytes(shape.gate, shape.hidden), row_bytes(shape.up, shape.hidden)},
+                        shape.used,
+                        shape.hidden,
+                        shape.ffn,
+                        {shape.gate, shape.up},
+                        matvec_shape(shape.hidden),
+                        set_of(list)};
+    queue(same ? matmuls_.fast.gate_up : matmuls_.any.gate_up,
+          {divided(shape.ffn, kMatvecTile / 2 * launch.shape.tiles), count, 1},
+          {launch.shape.threads(), 1, 1}, 0, launch);
+
+    launch.x = hidden.codes;
+    launch.out = static_cast<std::byte*>(out);
+    launch.x_bytes = code_bytes(shape.ffn);
+    launch.out_bytes = expert_out_bytes() * shape.hidden;
+    launch.row_bytes[0] = row_bytes(shape.down, shape.ffn);
+    launch.cols = shape.ffn;
+    launch.features = shape.hidden;
+    launch.type[0] = shape.down;
+    launch.shape = matvec_shape(shape.ffn);
+    queue(fast_type(shape.down) > 0 ? matmuls_.fast.down : matmuls_.any.down,
+          {divided(shape.hidden, kMatvecTile * launch.shape.tiles), count, 1},
+          {launch.shape.threads(), 1, 1}, 0, launch);
+}
+
+// Work: 6 hidden ffn operations a route. Bytes: each routed expert once for 128 routes.
+void CudaKernels::experts_prompt(const ExpertShape& shape, const ExpertEntry* entries,
+                                 std::span<const int32_t> list, const Routes& routes,
+                                 const Activations& x, const Activations& hidden, void* out) {
+    const uint32_t count = routes.rows * shape.used;
+    const TileScratch at = tile_scratch(shape.experts, shape.used, routes.rows);
+    ExpertList listed{static_cast<uint32_t>(list.size()), {}};
+    std::copy(list.begin(), list.end(), listed.expert);
+    queue(matmuls_.expert_tiles, {1, 1, 1}, {1024, 1, 1}, 0, listed, routes.first, at.tiles,
+          at.count);
+
+    const uint32_t most = static_cast<uint32_t>(
+        std::min<size_t>(max_expert_tiles(count, static_cast<uint32_t>(list.size())), count));
+    const uint32_t number = shape.gate == shape.up ? fast_type(shape.gate) : 0;
+    PromptMatmul launch{};
+    launch.tiles = at.tiles;
+    launch.tile_count = at.count;
+    launch.entries = entries;
+    launch.order = routes.order;
+    launch.used = shape.used;
+    launch.cols = shape.hidden;
+    launch.features = shape.ffn;
+    launch.type[0] = shape.gate;
+    launch.type[1] = shape.up;
+    launch.row_bytes[0] = row_bytes(shape.gate, shape.hidden);
+    launch.row_bytes[1] = row_bytes(shape.up, shape.hidden);
+    launch.x = x.codes;
+    launch.x_bytes = code_bytes(shape.hidden);
+    launch.out = hidden.codes;
+    launch.out_bytes = code_bytes(shape.ffn);
+    WgmmaKernel kernel;
+    if (shape.gate == shape.up)
+        kernel = wgmma_kernel(shape.gate, Product::gate_up, shape.hidden, shape.ffn);
+    if (kernel.function)
+        queue(kernel.function, {wgmma_blocks(), 1, 1}, {kExpertWgmma.threads, 1, 1}, kernel.bytes,
+              ExpertMatmul{at.tiles, at.count, entries, routes.order, shape.used, shape.hidden,
+                           shape.ffn, x.codes, hidden.codes});
+    else
+        queue(matmuls_.prompt_gate_up[number],
+              {std::min(most * divided(shape.ffn, 64), prompt_blocks()), 1, 1},
+              {kPromptThreads, 1, 1}, prompt_format(kFastTypes[number].type).shared(), launch);
+
+    const uint32_t down = fast_type(shape.down);
+    launch.cols = shape.ffn;
+    launch.features = shape.hidden;
+    launch.type[0] = shape.down;
+    launch.row_bytes[0] = row_bytes(shape.down, shape.ffn);
+    launch.x = hidden.codes;
+    launch.x_bytes = code_bytes(shape.ffn);
+    launch.out = out;
+    launch.out_bytes = expert_out_bytes() * shape.hidden;
+    launch.half_out = true;
+    kernel = wgmma_kernel(shape.down, Product::down_f16, shape.ffn, shape.hidden);
+    if (kernel.function)
+        queue(kernel.function, {wgmma_blocks(), 1, 1}, {kExpertWgmma.threads, 1, 1}, kernel.bytes,
+              ExpertMatmul{at.tiles, at.count, entries, routes.order, shape.used, shape.ffn,
+                           shape.hidden, hidden.codes, out});
+    else
+        queue(matmuls_.prompt[down],
+              {std::min(most * divided(shape.hidden, 128), prompt_blocks()), 1, 1},
+              {kPromptThreads, 1, 1}, prompt_format(kFastTypes[down].type).shared(), launch);
+}
+
+// Bytes: each route's expert once.
+void CudaKernels::experts_plain(const ExpertShape& shape, const ExpertEntry* entries,
+                                std::span<const int32_t> list, const Routes& routes,
+                                const Activations& x, const Activations& hidden, void* out) {
+    const uint32_t count = routes.rows * shape.used;
+    const PlainExperts launch{entries,
+                              routes.order,
+                              routes.expert,
+                              {x.values, x.codes, code_bytes(shape.hidden)},
+                              {hidden.values, hidden.codes, code_bytes(shape.ffn)},
+                              out,
+                              row_bytes(shape.gate, shape.hidden),
+                              row_bytes(shape.up, shape.hidden),
+                              row_bytes(shape.down, shape.ffn),
+                              shape.used,
+                              shape.hidden,
+                              shape.ffn,
+                              shape.gate,
+                              shape.up,
+                              shape.down,
+                              set_of(list)};
+    queue(matmuls_.plain_gate_up, {count, divided(shape.ffn, 4), 1}, {128, 1, 1}, 0, launch);
+    queue(matmuls_.plain_down, {count, divided(shape.hidden, 4), 1}, {128, 1, 1}, 0, launch);
+}
+
+}  // namespace granary::gpu::cuda

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Dense matrices: which kernel multiplies which rows by which weights.
+#include "gpu/cuda/matmul.h"
+
+#include <algorithm>
+#include <string>
+
+#include "gpu/cuda/matmul_types.h"
+
+namespace granary::gpu::cuda {
+
+Result<void> CudaKernels::load_matmuls() {
+    MatmulFunctions& to = matmuls_;
+    if (auto r = find("matmul_plain", {{"matmul_plain", &to.plain},
+                                       {"experts_plain_gate_up", &to.plain_gate_up},
+                                       {"experts_plain_down", &to.plain_down}});
+        !r)
+        return r;
+    if (auto r = find("expert_tiles",
+                      {{"expert_tiles", &to.expert_tiles}, {"dense_tiles", &to.dense_tiles}});
+        !r)
+        return r;
+    if (auto r = find_optional("expert_matmul_wgmma",
+                               {{"expert_gate_up_wgmma_q4_k", &to.wgmma_q4_k.gate_up},
+                                {"expert_down_wgmma_q4_k", &to.wgmma_q4_k.down_f32},
+                                {"expert_down_half_wgmma_q4_k", &to.wgmma_q4_k.down_f16},
+                                {"expert_down_wgmma_q6_k", &to.wgmma_q6_k.down_f32},
+                                {"expert_down_half_wgmma_q6_k", &to.wgmma_q6_k.down_f16}});
+        !r)
+        return r;
+    if (auto r = find("matvec", {{"matvec", &to.fast.matvec},
+                                 {"expert_matvec_gate_up", &to.fast.gate_up},
+                                 {"expert_matvec_down", &to.fast.down},
+                                 {"matvec_any", &to.any.matvec},
+                                 {"expert_matvec_gate_up_any", &to.any.gate_up},
+                                 {"expert_matvec_down_any", &to.any.down}});
+        !r)
+        return r;
+    const Driver& driver = device_.context().driver();
+    const auto allow = [&](Function function, size_t bytes) -> Result<void> {
+        const Status status = function ? driver.allow_shared_memory(function, bytes) : 0;
+        if (status == 0) return {};
+        return tl::unexpected(driver.error(status, "cuFuncSetAttribute",
+                                           "A kernel needs more shared memory than there is",
+                                           format_bytes(bytes)));
+    };
+    for (const auto& [kernels, bytes] : {std::pair{&to.wgmma_q4_k, kExpertWgmma.shared_q4_k},
+                                         std::pair{&to.wgmma_q6_k, kExpertWgmma.shared_q6_k}})
+        for (const Function function : {kernels->gate_up, kernels->down_f32, kernels->down_f16})
+            if (auto r = allow(function, bytes); !r) return r;
+    for (uint32_t i = 0; i < kPromptTypes; ++i) {
+        const std::string name(kFastTypes[i].name);
+        if (auto r = find("matmul_prompt",
+                          {{("prompt_matmul_" + name).c_str(), &to.prompt[i]},
+                           {("prompt_gate_up_" + name).c_str(), &to.prompt_gate_up[i]}});
+            !r)
+            return r;
+        const size_t bytes = prompt_format(kFastTypes[i].type).shared();
+        for (const Function function : {to.prompt[i], to.prompt_gate_up[i]})
+            if (auto r = allow(function, bytes); !r) return r;
+    }
+    return {};
+}
+
+// As many as run at once: each walks over tiles.
+uint32_t CudaKernels::prompt_blocks() const {
+    return static_cast<uint32_t>(device_.facts().processors) * kPromptBlocks;
+}
+
+uint32_t CudaKernels::wgmma_blocks() const {
+    return static_cast<uint32_t>(device_.facts().processors) * kExpertWgmma.blocks;
+}
+
+CudaKernels::WgmmaKernel CudaKernels::wgmma_kernel(WeightType type, Product product, uint32_t cols,
+                                                   uint32_t features) const {
+    if (cols % 256 != 0 || features % 32 != 0) return {};
+    const bool four = type == WeightType::q4_k;
+    if (!four && type != WeightType::q6_k) return {};
+    const auto& kernels = four ? matmuls_.wgmma_q4_k : matmuls_.wgmma_q6_k;
+    return {product == Product::gate_up    ? kernels.gate_up
+            : product == Product::down_f32 ? kernels.down_f32
+                                           : kernels.down_f16,
+            four ? kExpertWgmma.shared_q4_k : kExpertWgmma.shared_q6_k};
+}
+
+// Their number, an entry, the tiles of max_expert_tiles, and an order of the rows.
+CudaKernels::PromptBytes CudaKernels::prompt_tile_bytes(uint32_t experts, uint32_t used) {
+    return {64 + sizeof(ExpertTile) * experts,
+            (used * sizeof(ExpertTile) + kTileRows - 1) / kTileRows + sizeof(int32_t)};
+}
+CudaKernels::TileScratch CudaKernels::tile_scratch(uint32_t experts, uint32_t used,
+                                                   uint32_t rows) const {
+    const PromptBytes needed = prompt_tile_bytes(experts, used);
+    std::byte* const at = prompt_scratch_.require(needed.constant + rows * needed.per_row);
+    std::byte* const order = at + 64 + sizeof(ExpertTile) * max_expert_tiles(rows * used, experts);
+    return {reinterpret_cast<int32_t*>(at), reinterpret_cast<ExpertEntry*>(at + 16),
+            reinterpret_cast<ExpertTile*>(at + 64), reinterpret_cast<int32_t*>(order)};
+}
+
+void CudaKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {
+    if (in.codes && in.cols % 32 == 0) {
+        if (in.decode) return matmul_decode(jobs, in);
+        for (const Matmul& job : jobs) matmul_prompt(job, in);
+    } else {
+        for (const Matmul& job : jobs) matmul_plain(job, in);
+    }
+}
+
+// Work: 2 rows cols operations an activation row. Bytes: the weights once.
+void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations& in) {
+    const MatvecShape shape = matvec_shape(in.cols);
+    // One launch for all jobs of fast types, one for all others.
+    for (const bool fast : {true, false}) {
+        Matvec launch{{},       0,
+                      in.cols,  in.rows,
+                      in.codes, code_bytes(in.cols),
+                      shape,    static_cast<uint32_t>(device_.facts().processors) * 3};
+        uint32_t blocks = 0;
+        const auto queue_jobs = [&] {
+            if (launch.jobs > 0)
+                queue(fast ? matmuls_.fast.matvec : matmuls_.any.matvec, {blocks, 1, 1},
+                      {shape.threads(), 1, 1}, 0, launch);
+            launch.jobs = blocks = 0;
+        };
+        for (const Matmul& job : jobs) {
+            const Weight& weight = job.weight;
+            if ((fast_type(weight.type) > 0) != fast) continue;
+            launch.job[launch.jobs++] = {weight.data, job.out, row_bytes(weight.type, weight.cols),
+                                         weight.rows, blocks,  weight.type,
+                                         job.add};
+            blocks += divided(weight.rows, kMatvecTile * shape.tiles);
+            if (launch.jobs == kMatvecJobs) queue_jobs();
+        }
+        queue_jobs();
+    }
+}
+
+// Work: 2 rows cols operations an activation row. Bytes: the weights once for 128 rows, from L2.
+void CudaKernels::matmul_prompt(const Matmul& job, const Activations& in) {
+    const Weight& weight = job.weight;
+    if (const WgmmaKernel kernel =
+            wgmma_kernel(weight.type, Product::down_f32, weight.cols, weight.rows);
+        kernel.function) {
+        const TileScratch at = tile_scratch(1, 1, in.rows);
+        queue(matmuls_.dense_tiles, {divided(in.rows, 256), 1, 1}, {256, 1, 1}, 0, in.rows,
+              weight.data, at.tiles, at.count, at.entry, at.order);
+        const ExpertMatmul launch{at.tiles,    at.count,    at.entry, at.order, 1,
+                                  weight.cols, weight.rows, in.codes, job.out,  job.add};
+        queue(kernel.function, {wgmma_blocks(), 1, 1}, {kExpertWgmma.threads, 1, 1}, kernel.bytes,
+              launch);
+        return;
+    }
+    const uint32_t number = fast_type(weight.type);
+    const uint32_t tiles = divided(in.rows, kTileRows) * divided(weight.rows, 128);
+    const size_t bytes = row_bytes(weight.type, weight.cols);
+    const PromptMatmul launch{nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              weight.data,
+                              in.rows,
+                              1,
+                              weight.cols,
+                              weight.rows,
+                              {weight.type, weight.type},
+                              {bytes, bytes},
+                              in.codes,
+                              code_bytes(in.cols),
+                              job.out,
+                              sizeof(float) * weight.rows,
+                              false,
+                              job.add};
+    queue(matmuls_.prompt[number], {std::min(tiles, prompt_blocks()), 1, 1}, {kPromptThreads, 1, 1},
+          prompt_format(kFastTypes[number].type).shared(), launch);
+}
+
+// Bytes: the weights once a row.
+void CudaKernels::matmul_plain(const Matmul& job, const Activations& in) {
+    const Weight& weight = job.weight;
+    const PlainMatmul launch{weight.data,
+                             row_bytes(weight.type, weight.cols),
+                             {in.values, in.codes, code_bytes(in.cols)},
+                             job.out,
+                             weight.cols,
+                             weight.rows,
+                             weight.type,
+                             job.add};
+    queue(matmuls_.plain, {in.rows, divided(weight.rows, 4), 1}, {128, 1, 1}, 0, launch);
+}
+
+}  // namespace granary::gpu::cuda

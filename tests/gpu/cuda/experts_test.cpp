@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Experts of every type against the host's f32 arithmetic.
+#include <numeric>
+
+#include "tests/gpu/cuda/support.h"
+
+namespace granary::gpu::cuda::test {
+namespace {
+
+// As for one matrix (2 x 3e-4), with what lies between them and the results rounded to f16.
+constexpr double kFast = 1.2e-3;
+constexpr double kExact = 1e-5;
+
+struct Case {
+    WeightType gate, up, down;
+    uint32_t hidden, ffn;
+};
+
+struct SortedRoutes {
+    std::vector<int32_t> expert, count, first, order;
+    std::vector<float> weight;
+};
+SortedRoutes routed(uint32_t rows, uint32_t experts, uint32_t used, Random& random) {
+    SortedRoutes to;
+    to.count.assign(experts, 0);
+    for (uint32_t row = 0; row < rows; ++row) {
+        std::vector<int32_t> all(experts);
+        std::iota(all.begin(), all.end(), 0);
+        for (uint32_t rank = 0; rank < used; ++rank) {
+            std::swap(all[rank],
+                      all[rank + random.engine() % (experts - 1 - rank)]);  // not the last
+            to.expert.push_back(all[rank]);
+            ++to.count[all[rank]];
+        }
+    }
+    to.first.assign(experts + 1, 0);
+    std::partial_sum(to.count.begin(), to.count.end(), to.first.begin() + 1);
+    to.order.resize(to.expert.size());
+    std::vector<int32_t> next(to.first.begin(), to.first.end() - 1);
+    for (size_t r = 0; r < to.expert.size(); ++r)
+        to.order[next[to.expert[r]]++] = static_cast<int32_t>(r);
+    to.weight.assign(to.expert.size(), 1);
+    return to;
+}
+Routes view_of(const SortedRoutes& routes, uint32_t rows) {
+    return {const_cast<int32_t*>(routes.expert.data()), const_cast<float*>(routes.weight.data()),
+            const_cast<int32_t*>(routes.count.data()),  const_cast<int32_t*>(routes.first.data()),
+            const_cast<int32_t*>(routes.order.data()),  rows};
+}
+
+class ExpertsTest : public CudaTest {
+  protected:
+    static constexpr uint32_t kExperts = 9, kUsed = 3;
+
+    // Results by route of experts `list`; NaN where nothing was written.
+    struct Run {
+        std::vector<float> got, exact;
+    };
+    Run run(const Case& c, uint32_t rows, Arithmetic arithmetic, bool decode,
+            std::vector<int32_t> list = {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
+        gpu().reset();
+        Random random(101);
+        const bool fast = arithmetic == Arithmetic::fast;
+        std::vector<RandomWeight> weights;
+        std::vector<ExpertEntry> on_host, on_gpu;
+        for (uint32_t e = 0; e < kExperts; ++e) {
+            weights.emplace_back(c.gate, c.ffn, c.hidden, random);
+            weights.emplace_back(c.up, c.ffn, c.hidden, random);
+            weights.emplace_back(c.down, c.hidden, c.ffn, random);
+        }
+        for (uint32_t e = 0; e < kExperts; ++e) {
+            const auto at = [&](int i) { return weights[3 * e + i].data.data(); };
+            const auto up = [&](int i) -> const std::byte* {
+                return Array<std::byte>(gpu(), weights[3 * e + i].data);
+            };
+            on_host.push_back({at(0), at(1), at(2)});
+            on_gpu.push_back({up(0), up(1), up(2)});
+        }
+        Random rows_random(7);  // the first rows do not depend on how many follow
+        const SortedRoutes routes = routed(rows, kExperts, kUsed, rows_random);
+        std::vector<float> values = Random(9).values(size_t{rows} * c.hidden);
+        // Gate and up of about 1: between the matrices, and of the results, f16 is kept.
+        double squares = 0;
+        for (const float weight : weights[0].decoded) squares += double(weight) * double(weight);
+        const auto scale = static_cast<float>(1.7 * std::sqrt(c.ffn / squares));
+        for (float& value : values) value = host::half_to_float(host::float_to_half(scale * value));
+        const ExpertShape shape{c.hidden, c.ffn, kExperts, kUsed, c.gate, c.up, c.down};
+        const uint32_t count = rows * kUsed;
+
+        const Array<float> out(gpu(), size_t{count} * c.hidden);
+        Activations x{nullptr, nullptr, rows, c.hidden, decode};
+        Activations hidden{nullptr, nullptr, count, c.ffn, decode};
+        if (fast) {
+            x.codes = Array<std::byte>(gpu(), to_ordered(values, rows, c.hidden));
+            hidden.codes = Array<std::byte>(gpu(), count * kernels().code_bytes(c.ffn));
+        } else {
+            x.values = Array<float>(gpu(), values);
+            hidden.values = Array<float>(gpu(), size_t{count} * c.ffn);
+        }
+        const Routes device_routes{
+            Array<int32_t>(gpu(), routes.expert), Array<float>(gpu(), routes.weight),
+            Array<int32_t>(gpu(), routes.count),  Array<int32_t>(gpu(), routes.first),
+            Array<int32_t>(gpu(), routes.order),  rows};
+        kernels().expert_ffn(shape, Array<ExpertEntry>(gpu(), on_gpu), list, device_routes, x,
+                             hidden, out);
+        Run result{out.get(), std::vector<float>(size_t{count} * c.hidden, NAN)};
+        if (fast) {
+            std::vector<float> wide(result.got.size());
+            for (size_t i = 0; i < wide.size(); ++i)
+                wide[i] = host::load_half(reinterpret_cast<const char*>(result.got.data()) + 2 * i);
+            result.got = wide;
+        }
+        std::vector<float> between(size_t{count} * c.ffn);
+        host().expert_ffn(shape, on_host.data(), list, view_of(routes, rows),
+                          {values.data(), nullptr, rows, c.hidden},
+                          {between.data(), nullptr, count, c.ffn}, result.exact.data());
+        for (size_t i = 0; i < result.got.size(); ++i) {
+            const bool expected = !std::isnan(result.exact[i]);
+            if (expected == std::isnan(result.got[i])) {
+                ADD_FAILURE() << "value " << i % c.hidden << " of route " << i / c.hidden
+                              << (expected ? " was not written" : " was written");
+                break;
+            }
+            if (!expected) result.got[i] = result.exact[i] = 0;
+        }
+        return result;
+    }
+    static std::string name(const Case& c) {
+        return std::string(weight_type_info(c.gate).name) + ' ' +
+               std::string(weight_type_info(c.down).name) + ' ' + std::to_string(c.ffn);
+    }
+    static std::vector<Case> cases() {
+        std::vector<Case> all;
+        for (const WeightType type : kTypes) {
+            const bool wide = weight_type_info(type).block_elements == 256;
+            all.push_back({type, type, type, wide ? 512u : 320u, wide ? 256u : 96u});
+        }
+        all.push_back({WeightType::q4_k, WeightType::q4_k, WeightType::q6_k, 512, 768});
+        all.push_back({WeightType::q4_k, WeightType::q6_k, WeightType::q8_0, 768, 96});
+        all.push_back({WeightType::q4_k, WeightType::q2_k, WeightType::f32, 256, 224});
+        return all;
+    }
+};
+
+TEST_F(ExpertsTest, EveryTypeInF32) {
+    for (const Case& c : cases())
+        for (const bool decode : {true, false}) {
+            const Run result = run(c, decode ? 2 : 11, Arithmetic::f32, decode);
+            EXPECT_LT(distance(result.got, result.exact), kExact) << name(c);
+        }
+}
+
+TEST_F(ExpertsTest, EveryTypeOfAPrompt) {
+    for (const Case& c : cases()) {
+        const Run all = run(c, 450, Arithmetic::fast, false);
+        EXPECT_LT(distance(all.got, all.exact), kFast) << name(c);
+        const Run few = run(c, 5, Arithmetic::fast, false);
+        EXPECT_TRUE(std::memcmp(few.got.data(), all.got.data(), few.got.size() * 4) == 0)
+            << name(c) << ": 5 rows give other bits than 450";
+    }
+}
+
+TEST_F(ExpertsTest, EveryTypeOfADecodeStep) {
+    for (const Case& c : cases()) {
+        const Run all = run(c, 8, Arithmetic::fast, true);
+        EXPECT_LT(distance(all.got, all.exact), kFast) << name(c);
+        for (const uint32_t rows : {1u, 3u}) {
+            const Run few = run(c, rows, Arithmetic::fast, true);
+            EXPECT_TRUE(std::memcmp(few.got.data(), all.got.data(), few.got.size() * 4) == 0)
+                << name(c) << ": " << rows << " rows give other bits than 8";
+        }
+    }
+}
+
+TEST_F(ExpertsTest, OnlyListedOnesRun) {
+    const Case c{WeightType::q4_k, WeightType::q4_k, WeightType::q6_k, 512, 256};
+    for (const auto arithmetic : {Arithmetic::fast, Arithmetic::f32})
+        for (const bool decode : {true, false}) {
+            const Run result = run(c, decode ? 8 : 60, arithmetic, decode, {1, 4, 8});
+            EXPECT_LT(distance(result.got, result.exact), kFast);
+        }
+}
+
+}  // namespace
+}  // namespace granary::gpu::cuda::test
