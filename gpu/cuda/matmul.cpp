@@ -114,7 +114,7 @@ void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations&
         Matvec launch{{},       0,
                       in.cols,  in.rows,
                       in.codes, code_bytes(in.cols),
-                      shape,    static_cast<uint32_t>(device_.facts().processors) * 3};
+                      shape,    static_cast<uint32_t>(device_.facts().processors) * 2};
         uint32_t blocks = 0;
         const auto queue_jobs = [&] {
             if (launch.jobs > 0)

@@ -13,8 +13,6 @@
 namespace granary::gpu::cuda {
 namespace {
 
-constexpr uint32_t kRegisters = 80;  // three blocks of 256 threads a multiprocessor
-
 // Activations: lane (row g, thread t). Lanes beyond the rows hold zeros.
 struct Input {
     const std::byte* row;  // null: none
@@ -60,14 +58,14 @@ __device__ __forceinline__ void accumulate(float (&sum)[2][4], const Rows& rows,
         const std::byte* high = rows.high + size_t{chunk} * Groups::kChunkBytes;
         if constexpr (Groups::kTogether == 2) {
             const auto low_raw = Groups::load(low, t, 0), high_raw = Groups::load(high, t, 0);
-#pragma unroll 1
+#pragma unroll
             for (uint32_t j = 0; j < 2; ++j) {
                 uint4 x[4];
                 in.load(chunk * 8 + Groups::group(t, j), x);
                 products(sum, Groups::widen(low_raw, t, j), Groups::widen(high_raw, t, j), x);
             }
         } else {
-#pragma unroll 1
+#pragma unroll
             for (uint32_t j = 0; j < 2; ++j) {
                 const uint32_t group = chunk * 8 + Groups::group(t, j);
                 uint4 x[4];
@@ -252,25 +250,25 @@ __device__ __forceinline__ void down(const ExpertMatvec& job) {
 
 // NAME takes the types of LaneGroups, gate and up of one; NAME_any takes all.
 extern "C" {
-__global__ void __maxnreg__(kRegisters) matvec(const __grid_constant__ Matvec job) {
+__global__ void __launch_bounds__(kMatvecThreads) matvec(const __grid_constant__ Matvec job) {
     dense<false>(job);
 }
-__global__ void __maxnreg__(kRegisters) matvec_any(const __grid_constant__ Matvec job) {
+__global__ void __launch_bounds__(kMatvecThreads) matvec_any(const __grid_constant__ Matvec job) {
     dense<true>(job);
 }
-__global__ void __maxnreg__(kRegisters)
+__global__ void __launch_bounds__(kMatvecThreads)
     expert_matvec_gate_up(const __grid_constant__ ExpertMatvec job) {
     gate_up<false>(job);
 }
-__global__ void __maxnreg__(kRegisters)
+__global__ void __launch_bounds__(kMatvecThreads)
     expert_matvec_gate_up_any(const __grid_constant__ ExpertMatvec job) {
     gate_up<true>(job);
 }
-__global__ void __maxnreg__(kRegisters)
+__global__ void __launch_bounds__(kMatvecThreads)
     expert_matvec_down(const __grid_constant__ ExpertMatvec job) {
     down<false>(job);
 }
-__global__ void __maxnreg__(kRegisters)
+__global__ void __launch_bounds__(kMatvecThreads)
     expert_matvec_down_any(const __grid_constant__ ExpertMatvec job) {
     down<true>(job);
 }
