@@ -8,6 +8,7 @@
 #include <iostream>
 #include <new>
 
+#include "engine/cli/bench.h"
 #include "engine/cli/common.h"
 #include "engine/cli/inspect.h"
 #include "engine/cli/measure.h"
@@ -192,6 +193,10 @@ int main(int argc, char** argv) {
     bench->add_option("-p", bench_options.prompt_tokens, "Tokens to read (512)")->check(count);
     bench->add_option("-n", bench_options.decode_tokens, "Tokens to answer (128)")->check(count);
     bench->add_option("--repeat", bench_options.repeat, "Runs; medians are given")->check(count);
+    bench
+        ->add_option("--device-profile-out", bench_options.device_profile,
+                     "Write what the planner must know of this device, with its rates")
+        ->type_name("FILE");
     bench->add_flag("--json", bench_options.json, "As JSON");
     bench_settings.add_to(*bench);
     bench->callback([&] {

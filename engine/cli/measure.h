@@ -20,12 +20,4 @@ struct LogitsOptions {
 // code.
 int logits(const LogitsOptions& options, std::ostream& err);
 
-struct BenchOptions {
-    std::string model;
-    uint32_t prompt_tokens = 512, decode_tokens = 128, repeat = 1;
-    bool json = false;
-    Settings settings;
-};
-int bench(const BenchOptions& options, std::ostream& out, std::ostream& err);
-
 }  // namespace granary::cli

@@ -152,6 +152,17 @@ Result<DeviceProfile> DeviceProfile::parse(std::string_view text) {
     profile.buffers.scratch_bytes_per_value = buffers.whole("scratch_bytes_per_value", 0, 1 << 20);
     profile.buffers.cut_bytes = buffers.whole("cut_bytes", 0, 1 << 24);
     profile.buffers.cut_bytes_per_value = buffers.whole("cut_bytes_per_value", 0, 1 << 16);
+    const auto small = [&](const char* key, uint64_t least, uint64_t most) {
+        return static_cast<uint32_t>(buffers.whole(key, least, most));
+    };
+    profile.buffers.prompt_bytes_per_kv_value = small("prompt_bytes_per_kv_value", 0, 1 << 20);
+    profile.buffers.prompt_bytes_per_expert = small("prompt_bytes_per_expert", 0, 1 << 20);
+    profile.buffers.row_bytes_per_head = small("row_bytes_per_head", 0, 1 << 16);
+    profile.buffers.row_bytes_per_expert = small("row_bytes_per_expert", 0, 1 << 16);
+    profile.buffers.expert_out_bytes = small("expert_out_bytes", 1, 4);
+    profile.buffers.hidden_value_bytes = small("hidden_value_bytes", 0, 4);
+    profile.buffers.ring_wave = small("ring_wave", 1, 256);
+    profile.buffers.ring_waves = small("ring_waves", 1, 16);
 
     ObjectReader rates(top.object("rates"), "rates");
     for (const auto& field : kRates)
@@ -193,15 +204,28 @@ std::string DeviceProfile::json() const {
                        {"scratch_bytes", buffers.scratch_bytes},
                        {"scratch_bytes_per_value", buffers.scratch_bytes_per_value},
                        {"cut_bytes", buffers.cut_bytes},
-                       {"cut_bytes_per_value", buffers.cut_bytes_per_value}};
+                       {"cut_bytes_per_value", buffers.cut_bytes_per_value},
+                       {"prompt_bytes_per_kv_value", buffers.prompt_bytes_per_kv_value},
+                       {"prompt_bytes_per_expert", buffers.prompt_bytes_per_expert},
+                       {"row_bytes_per_head", buffers.row_bytes_per_head},
+                       {"row_bytes_per_expert", buffers.row_bytes_per_expert},
+                       {"expert_out_bytes", buffers.expert_out_bytes},
+                       {"hidden_value_bytes", buffers.hidden_value_bytes},
+                       {"ring_wave", buffers.ring_wave},
+                       {"ring_waves", buffers.ring_waves}};
     for (const auto& field : kRates) json["rates"][field.key] = rates.*field.member;
     return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 DeviceProfile DeviceProfile::of(gpu::Device& device, const Rates& rates) {
-    const gpu::DeviceInfo& info = device.info();
+    gpu::DeviceInfo info = device.info();
     const gpu::Kernels& kernels = device.kernels();
     DeviceProfile profile;
+    if (info.id == "host") {  // the machine, not the card that it plays
+        gpu::HostDeviceOptions same;
+        same.threads = info.threads;
+        if (const auto machine = gpu::host_device_info(same)) info = *machine;
+    }
     profile.name = info.name;
     profile.origin = "measured";
     profile.estimate = false;
@@ -235,6 +259,29 @@ DeviceProfile DeviceProfile::of(gpu::Device& device, const Rates& rates) {
     };
     line(cut(64), cut(128), buffers.cut_bytes, buffers.cut_bytes_per_value);
     line(base(64), base(128), buffers.scratch_bytes, buffers.scratch_bytes_per_value);
+
+    // Many heads and no experts, then the other way round, show each part of a prompt's scratch.
+    constexpr uint32_t kMany = 64, kDim = 128;
+    const auto prompt = [&](uint32_t heads, uint32_t experts, uint32_t rows) {
+        gpu::AttentionShape shape;
+        shape.heads = shape.kv_heads = heads;
+        shape.head_dim = kDim;
+        return kernels.prompt_scratch_bytes(shape, experts, 1, rows);
+    };
+    const auto row = [&](uint32_t heads, uint32_t experts) {
+        return prompt(heads, experts, 2) - prompt(heads, experts, 1);
+    };
+    const auto constant = [&](uint32_t heads, uint32_t experts) {
+        return prompt(heads, experts, 1) - row(heads, experts);
+    };
+    buffers.row_bytes_per_head = divide_up(row(kMany, 1), kMany);
+    buffers.row_bytes_per_expert = divide_up(row(1, kMany * kMany), kMany * kMany);
+    buffers.prompt_bytes_per_kv_value = divide_up(constant(kMany, 1), kMany * kDim);
+    buffers.prompt_bytes_per_expert = divide_up(constant(1, kMany * kMany), kMany * kMany);
+    buffers.expert_out_bytes = static_cast<uint32_t>(kernels.expert_out_bytes());
+    buffers.hidden_value_bytes = kernels.keeps_hidden_values() ? sizeof(float) : 0;
+    buffers.ring_wave = kernels.experts_at_once();
+    buffers.ring_waves = buffers.ring_wave > 1 ? 2 : 4;
     return profile;
 }
 
@@ -258,6 +305,15 @@ DeviceFacts DeviceProfile::facts(const ModelFacts& model) const {
         std::max(threads, 1u);
     facts.scratch_per_cut =
         (buffers.cut_bytes + buffers.cut_bytes_per_value * attention.head_dim) * attention.heads;
+    const uint64_t kv_values = uint64_t{attention.kv_heads} * attention.head_dim;
+    facts.prompt_scratch_base = std::max(kv_values * buffers.prompt_bytes_per_kv_value,
+                                         model.experts * buffers.prompt_bytes_per_expert);
+    facts.prompt_scratch_per_row = std::max(attention.heads * buffers.row_bytes_per_head,
+                                            model.experts * buffers.row_bytes_per_expert);
+    facts.expert_out_bytes = buffers.expert_out_bytes;
+    facts.hidden_value_bytes = buffers.hidden_value_bytes;
+    facts.ring_wave = buffers.ring_wave;
+    facts.ring_waves = buffers.ring_waves;
     facts.rates = rates;
     return facts;
 }

@@ -29,6 +29,7 @@ struct Frame {
     const ModelFacts& model;
     const DeviceFacts& device;
     const Settings& settings;
+    std::optional<Rates> corrected{};  // for predictions alone
     bool card = false;
     uint64_t granule = 0;  // bytes
     uint64_t step_bytes = 0;
@@ -146,11 +147,12 @@ Plan lay(const Frame& frame, Plan plan, uint32_t chunk, const AutoCount& stream_
             plan.stream_min = UINT32_MAX;
             break;
     }
-    const PromptTime prompt = predictor.prompt(schedule, plan.max_context);
+    const Predictor here(model, frame.device, plan, frame.corrected.value_or(predictor.rates()));
+    const PromptTime prompt = here.prompt(schedule, plan.max_context);
     plan.speeds.reading = plan.max_context / prompt.seconds;
     plan.speeds.reading_at_max = prompt.stretches.back().last_tok_s;
-    plan.speeds.answering_at_start = 1 / predictor.token(0);
-    plan.speeds.answering_at_max = 1 / predictor.token(plan.max_context - 1);
+    plan.speeds.answering_at_start = 1 / here.token(0);
+    plan.speeds.answering_at_max = 1 / here.token(plan.max_context - 1);
     return plan;
 }
 
@@ -183,7 +185,8 @@ uint32_t quickest_chunk(const Frame& frame, Plan begun) {
 }
 
 Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
-                     const DeviceFacts& any_budget, const Settings& settings) {
+                     const DeviceFacts& any_budget, const Settings& settings,
+                     const std::optional<Rates>& corrected) {
     Plan plan;
     plan.settings = settings;
     plan.granule_bytes = device.granule_bytes;
@@ -201,6 +204,7 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     const uint32_t chunk = settings.prefill.kind == AutoCount::Kind::number
                                ? std::clamp(settings.prefill.number, kSmallestChunk, kLargestChunk)
                                : quickest_chunk(frame, plan);
+    frame.corrected = corrected;
     if (frame.fits(chunk, plan.max_context))
         return lay(frame, plan, chunk, settings.prefill_stream_min);
     return fail(
@@ -215,13 +219,13 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
 
 Result<Plan> Planner::plan(const Settings& settings) const {
     DeviceFacts device = facts_for(device_, settings);
-    auto plan = plan_on(model_, device, device_, settings);
+    auto plan = plan_on(model_, device, device_, settings, corrected_);
     // The unified face has no budget until it is planned; a large one gets large granules.
     const bool on_host = settings.device == "host" && device.face == gpu::Face::unified;
     if (!plan || !on_host) return plan;
     device.granule_bytes = gpu::default_granule_bytes(plan->budget_bytes);
     if (device.granule_bytes == plan->granule_bytes) return plan;
-    return plan_on(model_, device, device_, settings);
+    return plan_on(model_, device, device_, settings, corrected_);
 }
 
 WaysOut Planner::ways_out(const Settings& settings) const {
@@ -250,13 +254,19 @@ DeviceFacts Planner::device_of(const Plan& plan) const {
     return device;
 }
 
+Rates Planner::rates_of(const DeviceFacts& device) const {
+    return corrected_.value_or(device.rates.value_or(unmeasured_host(device.threads)));
+}
+
 PromptTime Planner::predict_prompt(const Plan& plan, const std::vector<ScheduledChunks>& schedule,
                                    uint32_t total) const {
-    return Predictor(model_, device_of(plan), plan).prompt(schedule, total);
+    const DeviceFacts device = device_of(plan);
+    return Predictor(model_, device, plan, rates_of(device)).prompt(schedule, total);
 }
 
 double Planner::predict_decode(const Plan& plan, uint32_t depth) const {
-    return Predictor(model_, device_of(plan), plan).token(depth);
+    const DeviceFacts device = device_of(plan);
+    return Predictor(model_, device, plan, rates_of(device)).token(depth);
 }
 
 Result<std::vector<ScheduledChunks>> Planner::schedule(const Plan& plan, const Standing& standing,

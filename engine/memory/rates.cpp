@@ -54,11 +54,20 @@ Rates Rates::with_threads(uint32_t from, uint32_t to) const {
     return rates;
 }
 
+double kv_values(const ModelFacts& model) {
+    return 2.0 * model.attention.kv_heads * model.attention.head_dim *
+           (model.layers - model.delta_layers);
+}
+
 Predictor::Predictor(const ModelFacts& model, const DeviceFacts& device, const Plan& plan)
+    : Predictor(model, device, plan, device.rates.value_or(unmeasured_host(device.threads))) {}
+
+Predictor::Predictor(const ModelFacts& model, const DeviceFacts& device, const Plan& plan,
+                     const Rates& rates)
     : model_(model),
       device_(device),
       plan_(plan),
-      rates_(device.rates.value_or(unmeasured_host(device.threads))),
+      rates_(rates),
       step_bytes_(kv_layout(model, plan.kv_format).step_bytes),
       dense_flops_(dense_flops(model)),
       dense_bytes_(static_cast<double>(model.fixed_bytes - model.output_bytes)),
@@ -174,20 +183,19 @@ PromptTime Predictor::prompt(std::span<const ScheduledChunks> schedule, uint32_t
     return time;
 }
 
-double Predictor::token(uint32_t depth) const {
+double Predictor::token_without_misses(uint32_t depth) const {
     const double active = static_cast<double>(model_.fixed_bytes) +
                           static_cast<double>(model_.experts_used * model_.row_bytes);
     const double kv_bytes = static_cast<double>(step_bytes_) / gpu::kStepCells * depth;
-    const double kv_values = 2.0 * model_.attention.kv_heads * model_.attention.head_dim *
-                             (model_.layers - model_.delta_layers) * depth;
-    const double missing =
-        plan_.rows_at_start == 0
-            ? 0
-            : 1 - std::min(1.0, rows_beside(uint64_t{depth} + 1, 0) / double{1.0 * model_.experts});
     return model_.layers * rates_.layer + active / rates_.weights +
            2 * static_cast<double>(model_.state_bytes) / rates_.memory +
-           std::max(kv_bytes / rates_.memory, kv_values / rates_.cells) +
-           missing * static_cast<double>(model_.experts_used * model_.row_bytes) / rates_.link;
+           std::max(kv_bytes / rates_.memory, kv_values(model_) * depth / rates_.cells);
+}
+
+double Predictor::token(uint32_t depth) const {
+    if (plan_.rows_at_start == 0) return token_without_misses(depth);
+    const double missing = 1 - rows_beside(uint64_t{depth} + 1, 0) / (1.0 * model_.experts);
+    return token_without_misses(depth) + missing * copy_seconds(model_.experts_used);
 }
 
 uint32_t Predictor::faster_streamed_from(uint32_t rows) const {

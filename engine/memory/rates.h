@@ -16,11 +16,18 @@
 
 namespace granary {
 
+// K and V values of a cell in all layers.
+double kv_values(const ModelFacts& model);
+
 class Predictor {
   public:
-    // `device` as the plan was made for: see facts_for. All three must outlive this.
+    // `device` as the plan was made for: see facts_for. All three must outlive this. `rates`:
+    // others than the device's.
     Predictor(const ModelFacts& model, const DeviceFacts& device, const Plan& plan);
+    Predictor(const ModelFacts& model, const DeviceFacts& device, const Plan& plan,
+              const Rates& rates);
 
+    const Rates& rates() const { return rates_; }
     // Seconds of a chunk of `rows` tokens at cells cell.., with the loan of `chunk` laid.
     double chunk(uint32_t chunk, uint32_t cell, uint32_t rows) const;
     // The part of it that is attention to the cells before and in it.
@@ -31,6 +38,7 @@ class Predictor {
     // Seconds of a generated token with `depth` cells before it. Missed experts come over the
     // link; a text that keeps to its experts is faster.
     double token(uint32_t depth) const;
+    double token_without_misses(uint32_t depth) const;
     // The smallest chunk for which streaming is predicted no slower than staging, with `rows` of
     // each layer's experts resident.
     uint32_t faster_streamed_from(uint32_t rows) const;

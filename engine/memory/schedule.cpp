@@ -40,4 +40,13 @@ std::vector<ScheduledChunks> make_schedule(const ModelFacts& model, const Device
     return schedule;
 }
 
+std::vector<ScheduledChunks> rest_of(const std::vector<ScheduledChunks>& schedule, uint32_t cell) {
+    std::vector<ScheduledChunks> rest;
+    for (const ScheduledChunks& part : schedule) {
+        if (part.from <= cell) rest.clear();
+        rest.push_back({std::max(part.from, cell), part.chunk});
+    }
+    return rest;
+}
+
 }  // namespace granary

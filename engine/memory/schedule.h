@@ -21,4 +21,7 @@ std::vector<ScheduledChunks> make_schedule(const ModelFacts& model, const Device
                                            const ScheduleFrame& frame, const Standing& standing,
                                            uint32_t largest, uint32_t from, uint32_t total);
 
+// What is left of a schedule at `cell`.
+std::vector<ScheduledChunks> rest_of(const std::vector<ScheduledChunks>& schedule, uint32_t cell);
+
 }  // namespace granary

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "engine/run/engine_impl.h"
+#include "engine/run/forecast.h"
 #include "engine/run/sampler.h"
 
 namespace granary {
@@ -147,7 +148,6 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
     auto part = schedule->begin();
     auto loan = memory.take_loan(part->chunk);
     if (!loan) return tl::unexpected(loan.error());
-    report.first_chunk = part->chunk;
     report.loan_granules = loan->granules;
     report.loan_experts = loan->experts_lost;
     counters.prompt_total.store(total - from, std::memory_order_relaxed);
@@ -158,6 +158,7 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         return r;
     }
     const uint64_t cells_before = conversation.kv ? memory.kv_cells(conversation.kv) : 0;
+    Forecast forecast(*core, pace, *schedule, from, total);
     const auto start = Clock::now();
     Result<void> result;
     for (uint32_t cell = from; cell < total && result;) {
@@ -183,7 +184,9 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         report.memory_seconds += since(change_start);
         if (result = keep_state(conversation); !result) break;
         std::vector<Checkpoint> inside = checkpoints_inside(conversation, rows, total);
-        const auto chunk_start = Clock::now();
+        forecast.begin_chunk(cell, part->chunk, rows);
+        if (report.chunks.empty() || report.chunks.back().chunk != part->chunk)
+            report.chunks.push_back({cell, part->chunk});
         const uint32_t layers = core->model.facts.layers;
         const auto progress = [&](uint32_t layers_done) {
             memory.publish();
@@ -191,9 +194,8 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
                 cell - from + static_cast<uint32_t>(uint64_t{rows} * layers_done / layers);
             counters.prompt_done.store(done, std::memory_order_relaxed);
             if (listener.on_progress) {
-                listener.on_progress(
-                    done, total - from,
-                    remaining_seconds(from, cell, total, rows, layers_done, start));
+                listener.on_progress(done, total - from,
+                                     forecast.remaining(1.0 * layers_done / layers));
             }
             return !(stop && stop->requested());
         };
@@ -207,14 +209,13 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
             roll_back(conversation);
             break;
         }
-        eta.add(cell, rows, since(chunk_start));
+        forecast.end_chunk();
         advance(conversation, tokens.subspan(cell, rows), TokenKind::prompt);
         add_checkpoints(conversation, std::move(inside));
         counters.tokens_read.fetch_add(rows, std::memory_order_relaxed);
         result = each(at->x, cell, rows);
         cell += rows;
     }
-    report.last_chunk = part->chunk;
     report.read_tokens = conversation.cells - std::min(conversation.cells, from);
     report.read_seconds = since(start);
     if (conversation.kv)
@@ -231,16 +232,6 @@ Engine::Impl::ChunkFunction Engine::Impl::last_logits(const RunContext& run, siz
         logits_here = done.has_value();
         return done;
     };
-}
-
-double Engine::Impl::remaining_seconds(uint32_t from, uint32_t cell, uint32_t total, uint32_t rows,
-                                       uint32_t layers_done, Clock::time_point start) const {
-    const double part = static_cast<double>(layers_done) / core->model.facts.layers;
-    const double now = cell + rows * part;
-    const double predicted = eta.predict(now, total);
-    if (predicted >= 0) return predicted;
-    // Nothing is known of this machine yet: the pace of the first layers.
-    return since(start) * (total - now) / std::max(now - from, 1.0);
 }
 
 Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
@@ -303,8 +294,9 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
         if (report.first_token_seconds == 0) report.first_token_seconds = since(start);
         if (listener.on_text) listener.on_text(text);
     };
-    const auto answer_start = Clock::now();
     Counters& counters = telemetry.counters;
+    const uint64_t copied_before = counters.bytes_copied.load(std::memory_order_relaxed);
+    const auto answer_start = Clock::now();
     const uint64_t limit = request.max_tokens.value_or(UINT64_MAX);
     for (;;) {
         if (report.answer_tokens >= limit) {
@@ -342,6 +334,11 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     report.answer_seconds = since(answer_start);
     report.driver_allocations = memory.driver_allocations_after_load() - allocations;
     memory.note_refill();
+    const uint64_t copied = counters.bytes_copied.load(std::memory_order_relaxed) - copied_before;
+    const Predictor planned(core->model.facts, core->facts, core->plan);
+    pace.add_answer(report.answer_tokens *
+                        planned.token_without_misses(conversation.cells - report.answer_tokens / 2),
+                    report.answer_seconds - static_cast<double>(copied) / rates().link);
     return report;
 }
 

@@ -27,6 +27,8 @@ void add(Report& whole, const Report& part) {
     whole.loan_experts = std::max(whole.loan_experts, part.loan_experts);
     whole.kv_cells_added += part.kv_cells_added;
     whole.kv_granules_added += part.kv_granules_added;
+    whole.chunks.insert(whole.chunks.end(), part.chunks.begin(), part.chunks.end());
+    whole.memory_seconds += part.memory_seconds;
     whole.streamed |= part.streamed;
 }
 

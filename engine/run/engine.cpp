@@ -245,13 +245,23 @@ const Plan& Engine::plan() const {
     return impl_->core->plan;
 }
 Planner Engine::planner() const {
-    return Planner(model(), impl_->core->facts);
+    return Planner(model(), impl_->core->facts, learned_rates());
 }
 std::shared_ptr<const Tokenizer> Engine::tokenizer() const {
     return impl_->tokenizer;
 }
-ReadCost Engine::read_cost() const {
-    return {impl_->eta.seconds_per_token(), impl_->eta.seconds_per_cell()};
+Rates Engine::Impl::rates() const {
+    return pace.corrected(core->facts.rates.value_or(unmeasured_host(core->facts.threads)));
+}
+std::optional<Rates> Engine::learned_rates() const {
+    if (!impl_->pace.knows_reading()) return {};
+    return impl_->rates();
+}
+Result<Rates> Engine::measure_rates() {
+    return impl_->call([&] { return impl_->measure_rates(); });
+}
+DeviceProfile Engine::profile(const Rates& rates) const {
+    return DeviceProfile::of(*impl_->core->device, rates);
 }
 Telemetry& Engine::telemetry() {
     return impl_->telemetry;

@@ -11,8 +11,8 @@
 #include "engine/gguf/file.h"
 #include "engine/run/conversation.h"
 #include "engine/run/conversation_file.h"
-#include "engine/run/eta.h"
 #include "engine/run/guard.h"
+#include "engine/run/pace.h"
 #include "engine/run/pass.h"
 #include "granary/chat_template.h"
 #include "granary/engine.h"
@@ -44,7 +44,7 @@ struct Engine::Impl {
     bool logits_here = false;         // its last token's are in run.logits()
     uint64_t use_clock = 0;
     uint32_t heat_tick = 0;
-    EtaModel eta;
+    Pace pace;
     std::optional<Error> lost;  // why nothing but destruction helps: see call()
 
     // Model, device and plan of `settings`; asks for no memory yet. `freed`: bytes that this
@@ -96,6 +96,8 @@ struct Engine::Impl {
                           const StopSignal& stop);
     Result<LogitsResult> logits(const LogitsRequest& request);
     Result<BenchResult> bench(uint32_t prompt_tokens, uint32_t decode_tokens);
+    Result<Rates> measure_rates();
+    Rates rates() const;
 
     // How [from, total) of a prompt of `conversation` will be read. Where K/V of all live
     // conversations leaves no room, idle ones give theirs up, least recently used first; where
@@ -182,12 +184,6 @@ struct Engine::Impl {
                                        std::span<const TokenId> tokens);
     // For `read`: the logits of the last of `total` tokens.
     ChunkFunction last_logits(const RunContext& run, size_t total);
-
-    // Seconds until the prompt [from, total) is read, `layers_done` layers into the chunk of
-    // `rows` tokens at `cell`.
-    double remaining_seconds(uint32_t from, uint32_t cell, uint32_t total, uint32_t rows,
-                             uint32_t layers_done,
-                             std::chrono::steady_clock::time_point start) const;
 };
 
 }  // namespace granary

@@ -11,6 +11,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+double since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 Error too_long(uint64_t tokens, uint32_t max_context) {
     return {
         ErrorKind::refused, "the tokens do not fit",
@@ -90,17 +94,31 @@ Result<BenchResult> Engine::Impl::bench(uint32_t prompt_tokens, uint32_t decode_
     Result<void> outcome =
         read(conversation, tokens, 0, {}, nullptr, report, last_logits(run, tokens.size()));
     BenchResult result;
-    if (prompt_tokens)
-        result.prefill_tok_s = prompt / std::chrono::duration<double>(Clock::now() - start).count();
-    const auto decode_start = Clock::now();
+    result.reading = report;
+    if (prompt_tokens) result.prefill_tok_s = prompt / since(start);
+    double answering = 0;
+    MemoryManager& memory = *core->memory;
+    const auto copied = [&] {
+        memory.publish(true, MemoryManager::Compute::idle);
+        return telemetry.counters.bytes_copied.load(std::memory_order_relaxed);
+    };
+    uint64_t before = outcome ? copied() : 0;
     for (uint32_t i = 0; i < decode_tokens && outcome; ++i) {
         const auto next = static_cast<TokenId>(random() % vocab);
-        if (auto growth = step(run, conversation, {&next, 1}); !growth)
+        const uint32_t cell = conversation.cells;
+        const auto token_start = Clock::now();
+        auto growth = step(run, conversation, {&next, 1});
+        const double seconds = since(token_start);
+        if (!growth) {
             outcome = tl::unexpected(growth.error());
+            break;
+        }
+        const uint64_t after = copied();
+        result.tokens.push_back({seconds, cell, growth->granules, after - before});
+        before = after;
+        answering += seconds;
     }
-    if (decode_tokens)
-        result.decode_tok_s =
-            decode_tokens / std::chrono::duration<double>(Clock::now() - decode_start).count();
+    if (decode_tokens && outcome) result.decode_tok_s = decode_tokens / answering;
     leave(conversation);
     if (conversation.kv) run.memory.drop_kv(conversation.kv);
     if (!outcome) return tl::unexpected(outcome.error());

@@ -35,8 +35,9 @@ std::string Report::memory_line() const {
                        seconds_text(read_seconds) + "; the loan took " +
                        counted(loan_granules, "granule", "granules");
     if (loan_experts) line += " from " + counted(loan_experts, "cold expert", "cold experts");
-    if (last_chunk < first_chunk)
-        line += ", shrank from " + grouped(first_chunk) + " to " + grouped(last_chunk) + " tokens";
+    if (chunks.size() > 1 && chunks.back().chunk < chunks.front().chunk)
+        line += ", shrank from " + grouped(chunks.front().chunk) + " to " +
+                grouped(chunks.back().chunk) + " tokens";
     line += loan_granules == 1 ? " and gave it back" : " and gave them back";
     line += kv_granules_added ? "; K/V +" + grouped(kv_granules_added) : "; K/V as before";
     line += "; new driver memory: ";

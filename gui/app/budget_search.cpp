@@ -16,35 +16,29 @@ constexpr uint64_t kMostBudget = uint64_t{1} << 42;
 
 Result<Plan> settingsForContext(const Planner& planner, Settings settings, int64_t tokens) {
     const int64_t context = (tokens + kQuestionRoom + kAnswerRoom + kStep - 1) / kStep * kStep;
-    // A reading step as large as the running one, or the time that is told would not hold.
+    // With room for a reading step as large as the running one, or reading would take longer than
+    // it must; auto may still find a smaller one quicker.
     const auto running = planner.plan(settings);
-    const uint32_t chunk = running ? running->chunk : 0;
     settings.max_context = static_cast<uint32_t>(context);
-    auto plan = planner.plan(settings);
-    if (settings.vram_budget == 0) return plan;
-    const auto enough = [chunk](const Result<Plan>& plan) { return plan && plan->chunk >= chunk; };
-    if (enough(plan)) return plan;
+    if (settings.vram_budget == 0) return planner.plan(settings);
+    const auto holds = [&](uint64_t budget) {
+        Settings probe = settings;
+        probe.vram_budget = budget;
+        if (running) probe.prefill = {AutoCount::Kind::number, running->chunk};
+        return planner.plan(probe).has_value();
+    };
     const uint64_t granule = std::max<uint64_t>(1, planner.device().granule_bytes);
     uint64_t low = settings.vram_budget, high = low;
-    while (!enough(plan) && high < kMostBudget) {
-        high *= 2;
-        settings.vram_budget = high;
-        plan = planner.plan(settings);
-    }
-    if (!enough(plan)) return plan;
-    while (high - low > granule) {
-        const uint64_t middle = low + (high - low) / 2 / granule * granule;
-        if (middle == low) break;
-        settings.vram_budget = middle;
-        auto smaller = planner.plan(settings);
-        if (enough(smaller)) {
-            plan = std::move(smaller);
-            high = middle;
-        } else {
-            low = middle;
+    if (!holds(low)) {
+        while (!holds(high) && high < kMostBudget) high *= 2;
+        while (high - low > granule) {
+            const uint64_t middle = low + (high - low) / 2 / granule * granule;
+            if (middle == low) break;
+            (holds(middle) ? high : low) = middle;
         }
     }
-    return plan;
+    settings.vram_budget = high;
+    return planner.plan(settings);
 }
 
 }  // namespace granary::gui

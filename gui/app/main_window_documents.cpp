@@ -96,8 +96,14 @@ void MainWindow::checkDocument(int index) {
         if (needed) {
             const bool nonsense = tokens > model->facts.trained_context;
             QStringList cost{tr("needs %1").arg(bytesText(needed->budget_bytes))};
-            const double seconds = m_engine->memory().readCost.seconds(static_cast<double>(tokens));
-            if (seconds > 0) cost << tr("about %1").arg(durationText(seconds));
+            if (const auto& rates = m_engine->memory().rates) {
+                const Planner planner = model->planner->corrected(*rates);
+                const auto length = static_cast<uint32_t>(tokens);
+                if (const auto schedule = planner.schedule(*needed, {}, 0, length))
+                    cost << tr("about %1")
+                                .arg(durationText(
+                                    planner.predict_prompt(*needed, *schedule, length).seconds));
+            }
             if (nonsense) cost << tr("the answer will be nonsense");
             choices.push_back(
                 {(nonsense ? tr("Read all: memory demonstration, %1") : tr("Read all: %1"))

@@ -88,6 +88,9 @@ void MainWindow::connectEngine() {
                     m_stateChip->setText(tr("Reading %1 %").arg(quint64(done) * 100 / total));
             });
     connect(engine, &EngineController::memoryChanged, m_status, &StatusLine::setMemory);
+    connect(engine, &EngineController::memoryChanged, this, [this](const MemoryFigures& figures) {
+        if (figures.rates) m_vram->setRates(*figures.rates);
+    });
     connect(engine, &EngineController::finished, m_status, &StatusLine::setReport);
     connect(engine, &EngineController::applied, this, [this](bool ok, const QString& message) {
         m_vram->applied(ok, message);

@@ -26,11 +26,11 @@ struct LoadedModel {
     double loadSeconds = 0;
 };
 
-// What memory holds and reading costs, measured by the engine between requests.
+// What memory holds and how fast the machine is, measured by the engine between requests.
 struct MemoryFigures {
     std::array<uint64_t, kOwners> bytes{};
     uint64_t driverAllocationsAfterLoad = 0;
-    ReadCost readCost;
+    std::optional<Rates> rates;  // none before something was read
 };
 
 // "0.7 s", "12 s", "3 min", "2 h 5 min": as many digits as a person can use.

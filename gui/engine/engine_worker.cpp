@@ -48,7 +48,7 @@ bool EngineWorker::move(StateEvent event) {
 void EngineWorker::publishMemory() {
     if (!m_engine) return;
     Q_EMIT memory(
-        {m_engine->bytes(), m_engine->driver_allocations_after_load(), m_engine->read_cost()});
+        {m_engine->bytes(), m_engine->driver_allocations_after_load(), m_engine->learned_rates()});
 }
 
 LoadedModel EngineWorker::describe() const {

@@ -4,6 +4,7 @@
 #include <QCoreApplication>
 #include <QLocale>
 #include <QStringList>
+#include <cmath>
 
 #include "gui/theme/units.h"
 
@@ -30,6 +31,14 @@ QString bytesChange(const Plan& running, const Plan& edited, Owner owner) {
 QString streamText(uint32_t from) {
     if (from == UINT32_MAX) return Words::tr("never streams all experts");
     return Words::tr("streams all experts from %1").arg(QLocale().toString(from));
+}
+
+// Two digits: a prediction is no better, and figures should rest while a slider moves a little.
+QString speedText(double tokensPerSecond) {
+    double unit = 0.1;
+    while (tokensPerSecond / unit >= 99.5) unit *= 10;
+    const double rounded = std::round(tokensPerSecond / unit) * unit;
+    return Words::tr("%1 tok/s").arg(QLocale().toString(rounded, 'f', unit < 1 ? 1 : 0));
 }
 
 }  // namespace
@@ -69,7 +78,19 @@ QString planText(const Plan& running, const Plan& edited) {
     }
     QString second = reading.join(QStringLiteral(", "));
     if (!second.isEmpty()) second[0] = second[0].toUpper();
-    return text + QLatin1Char(' ') + second + QLatin1Char('.');
+    text += QLatin1Char(' ') + second + QLatin1Char('.');
+    if (edited.chunk_at_max < edited.chunk)
+        text += QLatin1Char(' ') +
+                Words::tr("The reading step shrinks from %1 to %2 tokens as the context fills.")
+                    .arg(locale.toString(edited.chunk), locale.toString(edited.chunk_at_max));
+    if (edited.speeds.reading > 0)
+        text +=
+            QLatin1Char(' ') +
+            Words::tr("Predicted with a full context: reading %1, answering %2.")
+                .arg(change(speedText(running.speeds.reading), speedText(edited.speeds.reading)),
+                     change(speedText(running.speeds.answering_at_max),
+                            speedText(edited.speeds.answering_at_max)));
+    return text;
 }
 
 }  // namespace granary::gui

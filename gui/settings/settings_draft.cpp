@@ -30,6 +30,14 @@ void SettingsDraft::load(const Settings& running, PlanFunction plan) {
     replan();
 }
 
+void SettingsDraft::setPlanner(PlanFunction plan) {
+    if (!m_loaded) return;
+    m_planFunction = std::move(plan);
+    m_runningPlan.reset();
+    if (const Result<Plan> now = m_planFunction(m_running)) m_runningPlan = *now;
+    replan();
+}
+
 void SettingsDraft::clear() {
     m_loaded = m_waiting = m_applying = m_undoing = m_outcomeBad = false;
     m_planFunction = nullptr;

@@ -35,6 +35,8 @@ class SettingsDraft : public QObject {
     // What runs now; forgets edits and the way back.
     void load(const Settings& running, PlanFunction plan);
     void clear();
+    // The same layouts with other predictions; what is edited stays.
+    void setPlanner(PlanFunction plan);
 
     State state() const;
     const Settings& running() const { return m_running; }

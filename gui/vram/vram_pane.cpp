@@ -293,6 +293,13 @@ void VramPane::setEngine(Telemetry* telemetry, std::optional<Planner> planner, S
     setPace();
 }
 
+void VramPane::setRates(const Rates& rates) {
+    if (!m_planner) return;
+    m_planner = m_planner->corrected(rates);
+    m_draft.setPlanner(
+        [planner = *m_planner](const Settings& edited) { return planner.plan(edited); });
+}
+
 void VramPane::clearEngine() {
     setEngine(nullptr, std::nullopt, Settings());
     m_view->setEmptyText(tr("No model is loaded. Its memory shows here."));

@@ -41,6 +41,8 @@ class VramPane : public QWidget {
 
     // A loaded model. The telemetry must live until clearEngine() or the next setEngine().
     void setEngine(Telemetry* telemetry, std::optional<Planner> planner, Settings settings);
+    // The engine has learned how fast its machine is: previews say so.
+    void setRates(const Rates& rates);
     void clearEngine();
 
     // The bar of the tool bar shows what the map shows, and the ghost of edited settings.

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <map>
 
-#include "engine/run/eta.h"
-
 namespace granary {
 namespace {
 
@@ -96,17 +94,6 @@ TEST(Sampler, SameSeedSameTokens) {
     const std::vector<float> logits{1, 2, 3, 2, 1};
     Sampler a(sampling), b(sampling);
     for (int i = 0; i < 200; ++i) EXPECT_EQ(a.pick(logits), b.pick(logits));
-}
-
-TEST(Eta, FindsCostAndSlopeOfAMachine) {
-    EtaModel eta;
-    EXPECT_LT(eta.predict(0, 100), 0);
-    const auto true_seconds = [](double cell, double end) {
-        return (end - cell) * 1e-3 + 2e-7 * (end - cell) * (cell + end) / 2;
-    };
-    for (uint32_t cell = 0; cell < 8192; cell += 512)
-        eta.add(cell, 512, true_seconds(cell, cell + 512));
-    EXPECT_NEAR(eta.predict(8192, 100000), true_seconds(8192, 100000), 1.0);
 }
 
 }  // namespace

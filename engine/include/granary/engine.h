@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "granary/device_profile.h"
 #include "granary/planner.h"
 #include "granary/settings.h"
 #include "granary/telemetry.h"
@@ -76,8 +77,8 @@ struct Report {
     double first_token_seconds = 0;  // from the call to the first text
     uint32_t loan_granules = 0;
     uint32_t loan_experts = 0;  // slots that the loan took
-    uint32_t first_chunk = 0, last_chunk = 0;  // tokens; smaller at last where the loan shrank
-    double memory_seconds = 0;                 // spent on growing K/V and shrinking the loan
+    std::vector<ScheduledChunks> chunks;  // as they were read; smaller at last: the loan shrank
+    double memory_seconds = 0;            // spent on growing K/V and shrinking the loan
     uint32_t kv_cells_added = 0;
     uint32_t kv_granules_added = 0;
     uint64_t driver_allocations = 0;  // during the request
@@ -95,17 +96,6 @@ struct Listener {
     std::function<void(const Report&)> on_read;        // the prompt is read
     std::function<void(std::string_view)> on_text;     // whole UTF-8 characters
     std::function<void(uint32_t done, uint32_t total, double eta_seconds)> on_progress;
-};
-
-// What reading costs on this machine, from what it has read so far.
-struct ReadCost {
-    double seconds_per_token = -1;  // negative: nothing is known yet
-    double seconds_per_cell = 0;    // more for each cell before the token
-    // Of a prompt's first `tokens`; negative: nothing is known yet.
-    double seconds(double tokens) const {
-        if (seconds_per_token < 0) return -1;
-        return tokens * (seconds_per_token + seconds_per_cell * tokens / 2);
-    }
 };
 
 struct LoadProgress {
@@ -135,8 +125,17 @@ struct LogitsResult {
     std::vector<TokenId> greedy;
 };
 
+// One answered token: what it took, and what memory did for it.
+struct TokenTime {
+    double seconds = 0;
+    uint32_t cell = 0;
+    uint32_t kv_granules = 0;   // that K/V grew by
+    uint64_t bytes_copied = 0;  // of experts that it missed
+};
 struct BenchResult {
     double prefill_tok_s = 0, decode_tok_s = 0;
+    Report reading;
+    std::vector<TokenTime> tokens;
 };
 
 enum class LogLevel : uint8_t { info, warning, error };
@@ -173,7 +172,11 @@ class Engine {
     // Bytes by class now; they sum to plan().budget_bytes.
     std::array<uint64_t, kOwners> bytes() const;
     uint64_t driver_allocations_after_load() const;
-    ReadCost read_cost() const;
+    // Rates of the plan, corrected by what has been read and answered so far; none before that.
+    std::optional<Rates> learned_rates() const;
+    // As measured now, in about a second. No conversation changes.
+    Result<Rates> measure_rates();
+    DeviceProfile profile(const Rates& rates) const;
 
     // New settings between requests: all or nothing. True: conversations must be read again.
     Result<bool> apply(const Settings& settings);
@@ -216,7 +219,6 @@ class Engine {
 
 // A planner for a model that is not loaded: reads the file's header. For this machine's host, or
 // for the device of `profile`.
-struct DeviceProfile;
 Result<Planner> make_planner(const std::string& path, const Settings& settings,
                              const DeviceProfile* profile = nullptr);
 

@@ -115,7 +115,10 @@ struct WaysOut {
 
 class Planner {
   public:
-    Planner(ModelFacts model, DeviceFacts device) : model_(std::move(model)), device_(device) {}
+    // `corrected`: rates that predictions take instead of the device's own. Layouts do not: they
+    // stay what they were while an engine learns how fast its machine is.
+    Planner(ModelFacts model, DeviceFacts device, std::optional<Rates> corrected = {})
+        : model_(std::move(model)), device_(device), corrected_(corrected) {}
 
     // The layout, or a refusal with each term of the sum ("budget 8 MiB: fixed weights 6.5 MiB +
     // ... = ... MiB") and the nearest settings that would fit.
@@ -140,14 +143,19 @@ class Planner {
     // Seconds of a generated token with `depth` cells before it.
     double predict_decode(const Plan& plan, uint32_t depth) const;
 
+    // The same layouts with other predictions.
+    Planner corrected(const Rates& rates) const { return Planner(model_, device_, rates); }
+
     const ModelFacts& model() const { return model_; }
     const DeviceFacts& device() const { return device_; }
 
   private:
     DeviceFacts device_of(const Plan& plan) const;
+    Rates rates_of(const DeviceFacts& device) const;
 
     ModelFacts model_;
     DeviceFacts device_;
+    std::optional<Rates> corrected_;
 };
 
 }  // namespace granary

@@ -440,6 +440,21 @@ class SettingsPanelTest : public QObject {
         QCOMPARE(kv->currentData().toString(), QStringLiteral("auto"));
     }
 
+    // The engine learns how fast its machine is while a person edits: what is edited stays.
+    void otherPredictionsLeaveTheEdits() {
+        Fixture f;
+        f.draft.set(QStringLiteral("prefill"), QStringLiteral("128"));
+        QVERIFY(!f.panel.line().contains(QStringLiteral("Predicted")));
+        f.draft.setPlanner([](const Settings& settings) {
+            Result<Plan> plan = smallPlan(settings);
+            if (plan) plan->speeds = {500, 400, 50, 40};
+            return plan;
+        });
+        QCOMPARE(f.draft.edited().prefill, number(128));
+        QCOMPARE(f.draft.state(), SettingsDraft::State::Edited);
+        QVERIFY(f.panel.line().contains(QStringLiteral("reading 500 tok/s, answering 40 tok/s")));
+    }
+
     void theFaceIsABudgetOrNone() {
         Fixture f;
         SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
@@ -459,6 +474,20 @@ class SettingsPanelTest : public QObject {
         b.budget_bytes = 80 * kMiB;
         const QString text = planText(a, b);
         QVERIFY(text.contains(QStringLiteral("budget 40 MiB \u2192 <b>80 MiB</b>")));
+        QVERIFY(!text.contains(QStringLiteral("shrinks")));
+        QVERIFY(!text.contains(QStringLiteral("Predicted")));
+        a.chunk = b.chunk = 4096;
+        a.chunk_at_max = 4096;
+        b.chunk_at_max = 640;
+        a.speeds = {832, 700, 45, 21.4};
+        b.speeds = {14321, 9000, 60, 8.26};
+        const QString full = planText(a, b);
+        QVERIFY2(full.contains(QStringLiteral("shrinks from 4,096 to 640 tokens")),
+                 qPrintable(full));
+        QVERIFY2(full.contains(QStringLiteral("reading 830 tok/s \u2192 <b>14,000 tok/s</b>")),
+                 qPrintable(full));
+        QVERIFY2(full.contains(QStringLiteral("answering 21 tok/s \u2192 <b>8.3 tok/s</b>")),
+                 qPrintable(full));
     }
 };
 
