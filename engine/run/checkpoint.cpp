@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/run/checkpoint.h"
 
-#include <new>
+#include <sys/mman.h>
 
-#include "gpu/kernels.h"
+#include <cstdlib>
+
+#include "engine/memory/layout.h"
 
 namespace granary {
 
-std::unique_ptr<std::byte[]> Checkpoint::allocate(uint64_t bytes) {
-    return std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[bytes]);
+void FreeBytes::operator()(std::byte* bytes) const {
+    std::free(bytes);
+}
+
+StateBytes allocate_state(uint64_t bytes) {
+    constexpr uint64_t kHugePage = 2 << 20;
+    const uint64_t whole = round_up(bytes, bytes < kHugePage ? kSlotAlignment : kHugePage);
+    auto* const memory = static_cast<std::byte*>(
+        std::aligned_alloc(bytes < kHugePage ? kSlotAlignment : kHugePage, whole));
+    if (memory && bytes >= kHugePage) (void)madvise(memory, whole, MADV_HUGEPAGE);
+    return StateBytes(memory);
 }
 
 double checkpoint_worth(uint64_t gap, uint64_t distance) {

@@ -153,10 +153,9 @@ void Engine::Impl::give_up(Conversation& conversation) {
 
 // ---- checkpoints
 
-std::unique_ptr<std::byte[]> Engine::Impl::room_for_state(Conversation& conversation,
-                                                          size_t pending, uint32_t end) {
+StateBytes Engine::Impl::room_for_state(Conversation& conversation, size_t pending, uint32_t end) {
     const uint64_t bytes = core->model.facts.state_bytes;
-    std::unique_ptr<std::byte[]> room;
+    StateBytes room;
     for (;;) {
         uint64_t held = pending;
         for (const auto& [id, other] : conversations) held += other.checkpoints.size();
@@ -188,7 +187,7 @@ std::unique_ptr<std::byte[]> Engine::Impl::room_for_state(Conversation& conversa
         loser->checkpoints.erase(loser->checkpoints.begin() + static_cast<ptrdiff_t>(least.index));
         if (loser != &conversation && running != loser) settle(*loser);
     }
-    return room ? std::move(room) : Checkpoint::allocate(bytes);
+    return room ? std::move(room) : allocate_state(bytes);
 }
 
 std::vector<Checkpoint> Engine::Impl::checkpoints_inside(Conversation& conversation, uint32_t rows,

@@ -473,7 +473,7 @@ Result<void> Engine::Impl::fill(Conversation& conversation, const std::vector<Fi
         if (states.empty())
             state.state = room_for_state(conversation, 0, conversation.cells);
         else if ((held + 1) * state_bytes <= options.checkpoint_bytes)
-            state.state = Checkpoint::allocate(state_bytes);
+            state.state = allocate_state(state_bytes);
         if (!state.state) {
             if (states.empty())
                 return fail(ErrorKind::out_of_memory, "there is no memory for the state",

@@ -147,8 +147,7 @@ struct Engine::Impl {
     // Bytes for one more state, `pending` others not being in the list yet. Beyond the limit the
     // checkpoint that is worth least goes; where `end`, towards which `conversation` is read, is
     // not its last cell, its last checkpoint does not. Null: there is no room.
-    std::unique_ptr<std::byte[]> room_for_state(Conversation& conversation, size_t pending,
-                                                uint32_t end);
+    StateBytes room_for_state(Conversation& conversation, size_t pending, uint32_t end);
 
     // ---- files (conversation_file.cpp)
     Result<uint64_t> save_conversation(ConversationId id, const std::string& path,
