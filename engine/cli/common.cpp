@@ -10,7 +10,10 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <system_error>
+
+#include "engine/run/atomic_file.h"
 
 namespace granary::cli {
 
@@ -134,26 +137,19 @@ Result<void> check_writable(const std::string& path) {
 
 Result<void> write_file_atomically(const std::string& path, std::string_view text) {
     const Target target = target_of(path);
-    const std::string written =
-        target.in_place ? target.path : target.path + ".part" + std::to_string(getpid());
     const SignalsIgnored whole;
-    const auto failed = [&](const char* what) {
-        const std::string cause = std::strerror(errno);
-        if (!target.in_place) std::remove(written.c_str());
-        return fail(ErrorKind::io, what + path, cause);
-    };
-    FILE* const file = std::fopen(written.c_str(), "wb");
-    if (!file) return failed("cannot write ");
-    const bool ok = std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
-                    std::fflush(file) == 0 && (target.in_place || fsync(fileno(file)) == 0);
-    const int cause = errno;
-    if (std::fclose(file) != 0 || !ok) {
-        if (!ok) errno = cause;
-        return failed("cannot write ");
+    if (!target.in_place) {
+        auto file = AtomicFile::create(target.path, text.size(), 0666);
+        if (!file) return tl::unexpected(file.error());
+        if (auto r = file->write(std::as_bytes(std::span(text))); !r) return r;
+        return file->commit();
     }
-    if (!target.in_place && std::rename(written.c_str(), target.path.c_str()) != 0)
-        return failed("cannot replace ");
-    return {};
+    FILE* const file = std::fopen(target.path.c_str(), "wb");
+    const bool ok = file && std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+                    std::fflush(file) == 0;
+    const int cause = errno;
+    if (file && std::fclose(file) == 0 && ok) return {};
+    return fail(ErrorKind::io, "cannot write " + path, std::strerror(ok ? errno : cause));
 }
 
 }  // namespace granary::cli

@@ -262,9 +262,10 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     report.kept_tokens = resumed.cells;
     report.rewound_tokens = resumed.again;
     if (resumed.cells < conversation.cells)
-        log(LogLevel::info, "rewound from " + std::to_string(conversation.cells) + " to " +
-                                std::to_string(resumed.cells) + " cells: " +
-                                std::to_string(resumed.again) + " of them are read again");
+        log(LogLevel::info,
+            "rewound from " + std::to_string(conversation.cells) + " to " +
+                std::to_string(resumed.cells) + " cells" +
+                (resumed.again ? "; " + std::to_string(resumed.again) + " are read again" : ""));
 
     const RunContext run = context();
     Result<void> done;

@@ -24,10 +24,10 @@ tl::unexpected<Error> io_error(const char* what, const std::string& path, int co
 
 // Opens `part` for this process alone. What a process that was killed left there is used again, so
 // that there is never more than one such file.
-Result<int> open_alone(const std::string& part) {
+Result<int> open_alone(const std::string& part, unsigned mode) {
     for (int attempt = 0; attempt < 8; ++attempt) {
         const int file =
-            ::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+            ::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
         if (file < 0) return io_error("the file cannot be written", part, errno);
         struct stat opened = {}, named = {};
         const bool regular = ::fstat(file, &opened) == 0 && S_ISREG(opened.st_mode);
@@ -51,7 +51,7 @@ Result<int> open_alone(const std::string& part) {
 
 }  // namespace
 
-Result<AtomicFile> AtomicFile::create(const std::string& path, uint64_t bytes) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, uint64_t bytes, unsigned mode) {
     std::error_code none;
     const auto real = std::filesystem::canonical(path, none);
     const std::string target = none ? path : real.string();
@@ -60,7 +60,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, uint64_t bytes) {
         return fail(ErrorKind::io, "the file cannot be written",
                     gguf::quoted(path) + " is not a regular file");
     const std::string part = target + ".part";
-    auto file = open_alone(part);
+    auto file = open_alone(part, mode);
     if (!file) return tl::unexpected(file.error());
     AtomicFile made(target, part, *file);
     struct statvfs disk = {};

@@ -14,10 +14,11 @@ namespace granary {
 
 class AtomicFile {
   public:
-    // Begins a file of `bytes` bytes beside `path`, whose links are followed; only its owner may
-    // read it. Errors: `refused` where the disk has no room for it; `io` with the system's reason,
-    // also where another program is writing the same file now.
-    static Result<AtomicFile> create(const std::string& path, uint64_t bytes);
+    // Begins a file of `bytes` bytes beside `path`, whose links are followed, with `mode` less the
+    // process's umask: by default only its owner may read it. Errors: `refused` where the disk has
+    // no room for it; `io` with the system's reason, also where another program is writing the same
+    // file now.
+    static Result<AtomicFile> create(const std::string& path, uint64_t bytes, unsigned mode = 0600);
     AtomicFile(AtomicFile&& other) noexcept;
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;

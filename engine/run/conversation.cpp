@@ -228,6 +228,9 @@ Result<void> Engine::Impl::catch_up(Conversation& conversation, std::span<const 
         return read(conversation, tokens, from, listener, &stop, report,
                     last_logits(run, tokens.size()));
 
+    // Refused as a whole or not at all.
+    if (auto admitted = admit(conversation, from, total); !admitted)
+        return tl::unexpected(admitted.error());
     const auto start = Clock::now();
     Counters& counters = telemetry.counters;
     const auto progress = [&](uint32_t cell) {

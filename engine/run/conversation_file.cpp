@@ -288,9 +288,11 @@ Result<uint64_t> Engine::Impl::save_conversation(ConversationId id, const std::s
             states.push_back(conversation.checkpoint_at(kept[i - 1]));
     }
     const std::string packed = pack(messages);
-    if (packed.size() > kMostMessageBytes)
+    if (packed.size() > kMostMessageBytes || messages.size() > kMostMessages)
         return fail(ErrorKind::refused, "the messages are too long to be saved",
-                    format_bytes(packed.size()) + " of at most " + format_bytes(kMostMessageBytes));
+                    std::to_string(messages.size()) + " of " + format_bytes(packed.size()) +
+                        "; at most " + std::to_string(kMostMessages) + " of " +
+                        format_bytes(kMostMessageBytes));
     std::vector<FileSpan> spans;
     for (const Span& span : conversation.history.spans())
         spans.push_back({span.end, static_cast<uint32_t>(span.kind)});
@@ -374,7 +376,7 @@ Result<FileHeader> check_header(Reader& in, const FileHeader& own, const Plan& p
     // From here on every count is bounded before anything is computed or allocated with it.
     if (header.tokens > kLongestContext || header.cells > header.tokens ||
         header.spans > header.tokens || header.message_bytes > kMostMessageBytes ||
-        header.messages > header.message_bytes / 8 || header.checkpoints > kMostFileCheckpoints)
+        header.messages > kMostMessages || header.checkpoints > kMostFileCheckpoints)
         return in.damaged("its counts are impossible");
     if (header.tokens > plan.max_context)
         return fail(ErrorKind::refused, "the conversation does not fit",

@@ -62,6 +62,7 @@ struct FileCheckpoint {
 };
 
 inline constexpr uint64_t kMostMessageBytes = 64 << 20;
+inline constexpr uint32_t kMostMessages = 1 << 16;
 inline constexpr uint32_t kMostFileCheckpoints = 64;
 
 // The bytes that `cells` cells take in a K/V range, in the order of the file: whole steps, then
