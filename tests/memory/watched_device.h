@@ -50,6 +50,8 @@ class WatchedDevice final : public gpu::Device {
     }
     // Calls that a sound manager would not have made: the device below refused them.
     const std::vector<std::string>& refused() const { return refused_; }
+    // For those who outlive the device: the same list.
+    void tell_refused_to(std::vector<std::string>* list) { list_ = list; }
 
     const gpu::DeviceInfo& info() const override { return device_->info(); }
     gpu::Kernels& kernels() override { return device_->kernels(); }
@@ -158,6 +160,7 @@ class WatchedDevice final : public gpu::Device {
     }
     Result<void> seen(Result<void> result) {
         if (!result) refused_.push_back(result.error().message());
+        if (!result && list_) list_->push_back(result.error().message());
         return result;
     }
 
@@ -169,6 +172,7 @@ class WatchedDevice final : public gpu::Device {
     bool loses_copies_ = true;
     std::vector<std::function<void()>> waiting_;
     std::vector<std::string> failed_, refused_;
+    std::vector<std::string>* list_ = nullptr;
 };
 
 }  // namespace granary::test
