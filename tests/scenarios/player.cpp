@@ -386,8 +386,9 @@ std::string Player::expect(const Words& words) {
     if (what == "read") return equal(report_.read_tokens);
     if (what == "answered") return equal(report_.answer_tokens);
     if (what == "cells") return equal(engine_->cells(conversations_[current_].id));
-    if (what == "first-chunk") return equal(report_.first_chunk);
-    if (what == "last-chunk") return equal(report_.last_chunk);
+    const std::vector<ScheduledChunks>& chunks = report_.chunks;
+    if (what == "first-chunk") return equal(chunks.empty() ? 0 : chunks.front().chunk);
+    if (what == "last-chunk") return equal(chunks.empty() ? 0 : chunks.back().chunk);
     if (what == "finish")
         return value == finish_name(report_.finish) ? ""
                                                     : differs(what, finish_name(report_.finish));
