@@ -83,6 +83,43 @@ TEST(Elastic, TheLoanShrinksInsideAPromptAndTheTokensStayTheSame) {
     EXPECT_EQ(tight->engine->driver_allocations_after_load(), 0u);
 }
 
+TEST(Elastic, PlantedFactsAreFoundWhereTheLoanShrinks) {
+    std::ifstream stream(GRANARY_RESOURCES "/welcome/questions.json");
+    const nlohmann::json json = nlohmann::json::parse(stream);
+    std::ifstream text(std::string(GRANARY_RESOURCES "/welcome/") +
+                       json["document"].get<std::string>());
+    const std::string document{std::istreambuf_iterator<char>(text), {}};
+    Settings settings;
+    settings.max_context = 1536;
+    settings.threads = 2;
+    const auto found_with = [&](uint64_t budget, bool shrinks) {
+        settings.vram_budget = budget;
+        auto logged = open(kStarter, settings);
+        size_t found = 0;
+        for (const auto& question : json["questions"]) {
+            Request request;
+            request.messages = {
+                {"user", document + "\n\n" + question["question"].get<std::string>()}};
+            request.max_tokens = 48;
+            std::string answer;
+            Listener listener;
+            listener.on_text = [&](std::string_view piece) { answer += piece; };
+            const StopSignal stop;
+            const ConversationId id = *logged->engine->create_conversation();
+            auto report = logged->engine->answer(id, request, listener, stop);
+            EXPECT_TRUE(report) << report.error().message();
+            found += answer.find(question["fact"].get<std::string>()) != std::string::npos;
+            logged->engine->drop_conversation(id);
+        }
+        EXPECT_EQ(logged->count("loan shrunk from") >= json["questions"].size(), shrinks);
+        return found;
+    };
+    const size_t all = found_with(uint64_t{1} << 30, false);
+    EXPECT_EQ(all, json["questions"].size());
+    settings.vram_budget = 0;
+    EXPECT_EQ(found_with(smallest_budget(kStarter, settings), true), all);
+}
+
 TEST(Elastic, ALoweredBudgetKeepsConversationsAndARaisedOneTakesItsGranulesBack) {
     Settings settings;
     settings.max_context = 2048;
