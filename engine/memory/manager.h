@@ -203,7 +203,7 @@ class MemoryManager {
     std::vector<gpu::GranuleId> released_;  // to the driver, while the budget is lowered
     uint64_t allocations_at_load_ = 0;
     std::optional<Error> lost_;
-    std::chrono::steady_clock::time_point last_frame_;
+    std::chrono::steady_clock::time_point last_frame_{};  // long ago: the first frame is due
 };
 
 }  // namespace granary

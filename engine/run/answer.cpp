@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Serves a request: renders and counts it, admits or refuses it, reads what is not kept, answers.
 #include <algorithm>
-#include <chrono>
 
+#include "engine/run/clock.h"
 #include "engine/run/engine_impl.h"
 #include "engine/run/forecast.h"
 #include "engine/run/sampler.h"
@@ -10,14 +10,8 @@
 namespace granary {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // K/V behind what is used that a conversation may keep: growing again costs more than it is worth.
 constexpr uint64_t kSlackCells = 4 * gpu::kStepCells;
-
-double since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Each bound is written so that a NaN fails too.
 Result<void> check(const Sampling& sampling) {
@@ -181,7 +175,7 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
             break;
         }
         report.kv_granules_added += growth->granules;
-        report.memory_seconds += since(change_start);
+        report.memory_seconds += seconds_since(change_start);
         if (result = keep_state(conversation); !result) break;
         std::vector<Checkpoint> inside = checkpoints_inside(conversation, rows, total);
         forecast.begin_chunk(cell, part->chunk, rows);
@@ -217,7 +211,7 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         cell += rows;
     }
     report.read_tokens = conversation.cells - std::min(conversation.cells, from);
-    report.read_seconds = since(start);
+    report.read_seconds = seconds_since(start);
     if (conversation.kv)
         report.kv_cells_added =
             static_cast<uint32_t>(memory.kv_cells(conversation.kv) - cells_before);
@@ -292,7 +286,7 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     StreamingDetokenizer detokenizer(tokenizer);
     const auto say = [&](const std::string& text) {
         if (text.empty()) return;
-        if (report.first_token_seconds == 0) report.first_token_seconds = since(start);
+        if (report.first_token_seconds == 0) report.first_token_seconds = seconds_since(start);
         if (listener.on_text) listener.on_text(text);
     };
     Counters& counters = telemetry.counters;
@@ -332,7 +326,7 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
         memory.publish(false, MemoryManager::Compute::idle);
     }
     say(detokenizer.finish());
-    report.answer_seconds = since(answer_start);
+    report.answer_seconds = seconds_since(answer_start);
     report.driver_allocations = memory.driver_allocations_after_load() - allocations;
     memory.note_refill();
     const uint64_t copied = counters.bytes_copied.load(std::memory_order_relaxed) - copied_before;

@@ -2,16 +2,14 @@
 // Measures the rates of the device with the model that is loaded: a few copies, chunks and tokens,
 // each the quickest of several, so that other programs hardly show.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "engine/memory/rates.h"
+#include "engine/run/clock.h"
 #include "engine/run/engine_impl.h"
 
 namespace granary {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // The quickest of calls that take `patience` seconds together, but three at least.
 template <class F>
@@ -20,7 +18,7 @@ Result<double> quickest(double patience, F&& call) {
     for (int i = 0; i < 3 || (spent < patience && i < 200); ++i) {
         const auto start = Clock::now();
         if (Result<void> r = call(); !r) return tl::unexpected(r.error());
-        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        const double seconds = seconds_since(start);
         best = std::min(best, seconds);
         spent += seconds;
         if (spent > 20 * patience) break;  // a slow machine
@@ -91,7 +89,7 @@ class Calibration {
             (void)chunk_at(0);  // the first one is slow
             const auto start = Clock::now();
             if (auto r = chunk_at(0); !r) return r;
-            const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+            const double seconds = seconds_since(start);
             if (seconds > kLongEnough || chunk == most) return {};
             memory_.return_loan();
         }

@@ -3,22 +3,17 @@
 
 #include <algorithm>
 
+#include "engine/run/clock.h"
 #include "engine/run/engine_impl.h"
 
 namespace granary {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Of one conversation: more would be closer together than a pass over the weights is worth.
 constexpr size_t kMostCheckpoints = 64;
 // Generated tokens between two checkpoints. Few answers are gone back into, so they are rare
 // enough to cost nothing: one token of so many waits for the copy.
 constexpr uint32_t kAnswerCells = 256;
-
-double since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void add(Report& whole, const Report& part) {
     whole.read_tokens += part.read_tokens;
@@ -238,7 +233,7 @@ Result<void> Engine::Impl::catch_up(Conversation& conversation, std::span<const 
         counters.prompt_done.store(cell - from, std::memory_order_relaxed);
         if (listener.on_progress)
             listener.on_progress(cell - from, total - from,
-                                 since(start) * (total - cell) / std::max(cell - from, 1u));
+                                 seconds_since(start) * (total - cell) / std::max(cell - from, 1u));
     };
     Result<void> result;
     for (uint32_t cell = from; result && span != plan.end(); ++span) {
@@ -277,7 +272,7 @@ Result<void> Engine::Impl::catch_up(Conversation& conversation, std::span<const 
             run.memory.publish(false, MemoryManager::Compute::idle);
             progress(cell);
         }
-        report.read_seconds += since(part_start);
+        report.read_seconds += seconds_since(part_start);
     }
     return result;
 }

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
@@ -16,6 +15,7 @@
 #include "engine/gguf/identity.h"
 #include "engine/gguf/printable.h"
 #include "engine/run/atomic_file.h"
+#include "engine/run/clock.h"
 #include "engine/run/engine_impl.h"
 
 namespace granary {
@@ -23,7 +23,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-using Clock = std::chrono::steady_clock;
 constexpr size_t kPieceBytes = 4 << 20;
 
 template <class T>
@@ -334,7 +333,7 @@ Result<uint64_t> Engine::Impl::save_conversation(ConversationId id, const std::s
         }
     }
     if (auto r = out.finish(); !r) return tl::unexpected(r.error());
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     log(LogLevel::info, "conversation of " + std::to_string(header.tokens) +
                             " tokens saved: " + speed_text(header.file_bytes, seconds));
     return header.file_bytes;
@@ -447,7 +446,7 @@ Result<Reopened> Engine::Impl::restore_conversation(const std::string& path,
         conversations.erase(*id);
         return tl::unexpected(filled.error());
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     log(LogLevel::info, "conversation of " + std::to_string(header->tokens) +
                             " tokens reopened: " + speed_text(header->file_bytes, seconds));
     return Reopened{*id, header->cells, std::move(*messages)};

@@ -3,7 +3,6 @@
 // keeps what was read, measure.cpp gives logits and speeds.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>

@@ -28,7 +28,7 @@ void Forecast::begin_chunk(uint32_t cell, uint32_t chunk, uint32_t rows) {
 }
 
 void Forecast::end_chunk() {
-    const double seconds = std::chrono::duration<double>(Clock::now() - chunk_start_).count();
+    const double seconds = seconds_since(chunk_start_);
     pace_.add_chunk(planned_rest_, planned_attention_, seconds);
     done_ += chunk_;
 }
@@ -37,7 +37,7 @@ double Forecast::remaining(double part) const {
     const double predicted = chunk_ * (1 - part) + after_;
     if (pace_.knows_reading()) return predicted;
     // Nothing has been read on this machine yet: by the pace of the first layers.
-    const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+    const double elapsed = seconds_since(start_);
     return predicted * elapsed / std::max(done_ + chunk_ * part, 1e-9);
 }
 

@@ -2,9 +2,8 @@
 // How long the rest of a prompt takes, while it is read; what it took teaches the engine's pace.
 #pragma once
 
-#include <chrono>
-
 #include "engine/memory/rates.h"
+#include "engine/run/clock.h"
 #include "engine/run/engine_impl.h"
 
 namespace granary {
@@ -22,7 +21,6 @@ class Forecast {
     double remaining(double part) const;
 
   private:
-    using Clock = std::chrono::steady_clock;
     Pace& pace_;
     const std::vector<ScheduledChunks>& schedule_;
     const uint32_t total_;

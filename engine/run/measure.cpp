@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Numbers instead of answers: logits at positions, and speeds.
 #include <algorithm>
-#include <chrono>
 #include <random>
 
+#include "engine/run/clock.h"
 #include "engine/run/engine_impl.h"
 
 namespace granary {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 Error too_long(uint64_t tokens, uint32_t max_context) {
     return {
@@ -95,7 +89,7 @@ Result<BenchResult> Engine::Impl::bench(uint32_t prompt_tokens, uint32_t decode_
         read(conversation, tokens, 0, {}, nullptr, report, last_logits(run, tokens.size()));
     BenchResult result;
     result.reading = report;
-    if (prompt_tokens) result.prefill_tok_s = prompt / since(start);
+    if (prompt_tokens) result.prefill_tok_s = prompt / seconds_since(start);
     double answering = 0;
     MemoryManager& memory = *core->memory;
     const auto copied = [&] {
@@ -108,7 +102,7 @@ Result<BenchResult> Engine::Impl::bench(uint32_t prompt_tokens, uint32_t decode_
         const uint32_t cell = conversation.cells;
         const auto token_start = Clock::now();
         auto growth = step(run, conversation, {&next, 1});
-        const double seconds = since(token_start);
+        const double seconds = seconds_since(token_start);
         if (!growth) {
             outcome = tl::unexpected(growth.error());
             break;
