@@ -4,24 +4,13 @@
 
 #include <functional>
 #include <memory>
-#include <random>
 
 #include "tests/memory/book_device.h"
 #include "tests/memory/book_model.h"
 #include "tests/memory/pool.h"
+#include "tests/memory/random_steps.h"
 
 namespace granary::test {
-
-class Random {
-  public:
-    explicit Random(uint64_t seed) : engine_(seed) {}
-    uint64_t below(uint64_t n) { return engine_() % n; }
-    uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
-    bool one_in(uint64_t n) { return below(n) == 0; }
-
-  private:
-    std::mt19937_64 engine_;
-};
 
 // A pool, and the budgets that it can have.
 struct Case {

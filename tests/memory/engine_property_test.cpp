@@ -13,6 +13,7 @@
 #include "tests/engine/saved_conversation.h"
 #include "tests/engine/small_hybrid.h"
 #include "tests/engine/small_model.h"
+#include "tests/memory/random_steps.h"
 #include "tests/memory/watched_device.h"
 #include "tests/unpacked.h"
 
@@ -24,21 +25,6 @@ uint64_t seed_wanted = 1;
 
 constexpr uint64_t kStepsOfAnEngine = 60;
 constexpr uint32_t kContext = 2560;
-
-class Random {
-  public:
-    explicit Random(uint64_t seed) : engine_(seed) {}
-    uint64_t below(uint64_t n) { return engine_() % n; }
-    uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
-    bool one_in(uint64_t n) { return below(n) == 0; }
-    template <class T>
-    T of(std::initializer_list<T> list) {
-        return list.begin()[below(list.size())];
-    }
-
-  private:
-    std::mt19937_64 engine_;
-};
 
 // What somebody asked, and when it was stopped: behind so many cells, or so many pieces of text.
 struct Turn {
@@ -346,13 +332,6 @@ TEST(EngineProperty, AnswersAreThoseOfAnEngineWithEverythingResident) {
 }  // namespace granary::test
 
 int main(int argc, char** argv) {
-    ::testing::InitGoogleTest(&argc, argv);
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const std::string name = argv[i];
-        uint64_t& value =
-            name == "--steps" ? granary::test::steps_wanted : granary::test::seed_wanted;
-        if (name != "--steps" && name != "--seed") return 1;
-        value = std::stoull(argv[i + 1]);
-    }
-    return RUN_ALL_TESTS();
+    return granary::test::run_steps(argc, argv, granary::test::steps_wanted,
+                                    granary::test::seed_wanted);
 }

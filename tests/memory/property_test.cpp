@@ -365,13 +365,6 @@ TEST(MemoryProperty, MappingsStayFewInALargePool) {
 }  // namespace granary::test
 
 int main(int argc, char** argv) {
-    ::testing::InitGoogleTest(&argc, argv);
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const std::string name = argv[i];
-        uint64_t& value =
-            name == "--steps" ? granary::test::steps_wanted : granary::test::seed_wanted;
-        if (name != "--steps" && name != "--seed") return 1;
-        value = std::stoull(argv[i + 1]);
-    }
-    return RUN_ALL_TESTS();
+    return granary::test::run_steps(argc, argv, granary::test::steps_wanted,
+                                    granary::test::seed_wanted);
 }
