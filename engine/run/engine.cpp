@@ -131,24 +131,23 @@ Result<void> Engine::Impl::open(const std::string& path, const EngineOptions& gi
 Result<bool> Engine::Impl::apply(const Settings& settings) {
     const Settings old = core->plan.settings;
     if (settings == old) return false;
-    // Where the layout stays as it is, only the plan changes.
-    Settings same_layout = settings;
-    same_layout.prefill_stream_min = old.prefill_stream_min;
-    same_layout.cpu_share = old.cpu_share;
-    same_layout.deterministic = old.deterministic;
-    if (same_layout == old) {
-        auto plan = Planner(core->model.facts, core->facts).plan(settings);
-        if (!plan) return tl::unexpected(plan.error());
-        core->plan = *plan;
-        return false;
-    }
-    // Within the pool that was laid a budget can fall and rise while conversations live.
-    Settings same_but_budget = same_layout;
-    same_but_budget.vram_budget = old.vram_budget;
-    if (same_but_budget == old && settings.vram_budget && old.vram_budget) {
-        auto plan = Planner(core->model.facts, core->facts).plan(settings);
-        if (!plan) return tl::unexpected(plan.error());
-        if (plan->granule_bytes == core->plan.granule_bytes &&
+    // Compared as they are resolved: an auto context is the same as its number.
+    if (auto plan = Planner(core->model.facts, core->facts).plan(settings)) {
+        Settings running = old, wanted = settings;
+        running.max_context = core->plan.max_context;
+        wanted.max_context = plan->max_context;
+        wanted.prefill_stream_min = old.prefill_stream_min;
+        wanted.cpu_share = old.cpu_share;
+        wanted.deterministic = old.deterministic;
+        // Where the layout stays as it is, only the plan changes.
+        if (wanted == running) {
+            core->plan = *plan;
+            return false;
+        }
+        // Within the pool that was laid a budget can fall and rise while conversations live.
+        wanted.vram_budget = old.vram_budget;
+        if (wanted == running && settings.vram_budget && old.vram_budget &&
+            plan->granule_bytes == core->plan.granule_bytes &&
             plan->budget_bytes <= core->memory->capacity() * plan->granule_bytes) {
             if (auto r = change_budget(*plan); !r) return tl::unexpected(r.error());
             return false;

@@ -170,5 +170,29 @@ TEST(Elastic, ALoweredBudgetKeepsConversationsAndARaisedOneTakesItsGranulesBack)
     EXPECT_EQ(logged->count("budget raised from 28 MiB to 40 MiB"), 1u);
 }
 
+TEST(Elastic, ALoweredBudgetKeepsConversationsAlsoWhereTheContextWasAuto) {
+    Settings settings;
+    settings.threads = 2;
+    settings.vram_budget = 40 << 20;
+    auto logged = open(kStarter, settings);
+    Engine& engine = *logged->engine;
+    const ConversationId id = *engine.create_conversation();
+    Request request;
+    request.raw = "A lamp is green.";
+    request.use_raw = true;
+    request.max_tokens = 4;
+    ASSERT_TRUE(engine.answer(id, request, {}, {}));
+    const uint32_t held = engine.cells(id);
+    ASSERT_GT(held, 0u);
+    // As a window says it, which shows a number.
+    settings.max_context = engine.plan().max_context;
+    settings.vram_budget = 36 << 20;
+    auto lowered = engine.apply(settings);
+    ASSERT_TRUE(lowered) << lowered.error().message();
+    EXPECT_FALSE(*lowered);
+    EXPECT_EQ(engine.cells(id), held);
+    EXPECT_EQ(engine.plan().budget_bytes, settings.vram_budget);
+}
+
 }  // namespace
 }  // namespace granary::test
