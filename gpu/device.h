@@ -8,6 +8,7 @@
 // One thread at a time may call a device's memory functions; streams may run meanwhile.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,9 +32,16 @@ struct DeviceInfo {
     std::string name;  // "AMD EPYC, 2 threads, AVX-512"; "Emulated card, 40 MiB of RAM"
     Face face = Face::unified;
     size_t granule_bytes = 0;
-    uint64_t total_bytes = 0;  // of the device's memory
-    uint64_t free_bytes = 0;   // for everybody, as of the last allocation
-    unsigned threads = 0;      // host only
+    uint64_t total_bytes = 0;         // of the device's memory
+    uint64_t free_bytes = 0;          // for everybody, as of the last allocation
+    unsigned threads = 0;             // host only
+    double products = 0, memory = 0;  // DeviceLimits as clocks and widths promise them; GPUs only
+};
+
+// What a device can do at most; 0: not known.
+struct DeviceLimits {
+    double products = 0;  // f16 with f32 sums, operations a second
+    double memory = 0;    // of its own, bytes read and written a second
 };
 
 // A device that the machine has and that cannot be used, and why: for the device chip.
@@ -48,7 +56,8 @@ using GranuleId = uint32_t;  // index by creation, 0..created-1
 using RangeId = uint32_t;
 using RecordingId = uint32_t;
 
-// An in-order queue of device work. Work of different streams may overlap.
+// An in-order queue of device work. Work of different streams may overlap, and so may copies of the
+// copy stream between two of its events.
 enum class StreamId : uint8_t { compute, copy };
 
 // A point in a stream; see Device::record.
@@ -116,6 +125,18 @@ class DeviceMemory {
     virtual void wait(StreamId stream, Event event) = 0;  // later work waits; the caller may not
     // Errors: what went wrong in any stream since the last call.
     virtual Result<void> synchronize(StreamId stream) = 0;
+    // The caller waits until the event's stream has got there; errors are left to synchronize.
+    virtual void wait_here(Event event) = 0;
+
+    // ---- measurements --------------------------------------------------------------------
+    // Marks 0 .. kMarks - 1 of the compute stream remember when it got to them. A device that
+    // computes while it is called needs no more than this.
+    static constexpr uint32_t kMarks = 4096;
+    virtual void mark(uint32_t number);
+    // From one mark to another; the stream has passed both.
+    virtual double seconds_between(uint32_t from, uint32_t to);
+    // For everybody, as the driver says now.
+    virtual uint64_t free_bytes_now() { return info().free_bytes; }
 
     // ---- recorded work -------------------------------------------------------------------
     // What is queued on the compute stream between begin and end is not done but recorded, and
@@ -126,11 +147,16 @@ class DeviceMemory {
     virtual Result<void> begin_recording();
     virtual Result<RecordingId> end_recording();
     virtual void replay(RecordingId) {}
+
+  private:
+    std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 
 class Device : public virtual DeviceMemory {
   public:
     virtual Kernels& kernels() = 0;
+    // By kernels that do nothing else, in a fraction of a second; writes to `scratch`.
+    virtual Result<DeviceLimits> measure_limits(std::span<std::byte>) { return DeviceLimits{}; }
 };
 
 // The host as a device. The card face emulates a card of `budget_bytes`, rounded down to whole

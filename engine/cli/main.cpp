@@ -194,6 +194,15 @@ int main(int argc, char** argv) {
     bench->add_option("-n", bench_options.decode_tokens, "Tokens to answer (128)")->check(count);
     bench->add_option("--repeat", bench_options.repeat, "Runs; medians are given")->check(count);
     bench
+        ->add_option("--depth", bench_options.depth,
+                     "Tokens that are read before anything is measured (0)")
+        ->check(count);
+    bench
+        ->add_option("--sweep", bench_options.sweep,
+                     "Depths, rising: a table of reading from one to the next and answering there")
+        ->delimiter(',')
+        ->check(count);
+    bench
         ->add_option("--device-profile-out", bench_options.device_profile,
                      "Write what the planner must know of this device, with its rates")
         ->type_name("FILE");

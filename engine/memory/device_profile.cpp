@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;  // 2: unpack_bytes_per_s
 constexpr const char* kVersionKey = "granary_device_profile";
 constexpr size_t kMostText = 512;
 constexpr uint64_t kMostBytes = uint64_t{1} << 48;
@@ -27,10 +27,11 @@ struct Field {
     T Rates::*member;
     T least, most;
 };
-constexpr std::array<Field<double>, 7> kRates{{
+constexpr std::array<Field<double>, 8> kRates{{
     {"link_bytes_per_s", &Rates::link, 1e6, 1e14},
     {"memory_bytes_per_s", &Rates::memory, 1e6, 1e15},
     {"weights_bytes_per_s", &Rates::weights, 1e6, 1e15},
+    {"unpack_bytes_per_s", &Rates::unpack, 1e6, 1e15},
     {"products_flop_per_s", &Rates::products, 1e6, 1e18},
     {"attention_flop_per_s", &Rates::attention, 1e6, 1e18},
     {"cells_values_per_s", &Rates::cells, 1e6, 1e16},
@@ -281,7 +282,7 @@ DeviceProfile DeviceProfile::of(gpu::Device& device, const Rates& rates) {
     buffers.expert_out_bytes = static_cast<uint32_t>(kernels.expert_out_bytes());
     buffers.hidden_value_bytes = kernels.keeps_hidden_values() ? sizeof(float) : 0;
     buffers.ring_wave = kernels.experts_at_once();
-    buffers.ring_waves = buffers.ring_wave > 1 ? 2 : 4;
+    buffers.ring_waves = 4;
     return profile;
 }
 

@@ -264,9 +264,18 @@ PromptTime Planner::predict_prompt(const Plan& plan, const std::vector<Scheduled
     return Predictor(model_, device, plan, rates_of(device)).prompt(schedule, total);
 }
 
-double Planner::predict_decode(const Plan& plan, uint32_t depth) const {
+double Planner::predict_decode(const Plan& plan, uint32_t depth, double hits) const {
     const DeviceFacts device = device_of(plan);
-    return Predictor(model_, device, plan, rates_of(device)).token(depth);
+    return Predictor(model_, device, plan, rates_of(device)).token(depth, hits);
+}
+
+double Planner::predict_decode(const Plan& plan, uint32_t depth) const {
+    return predict_decode(plan, depth, uniform_hits(plan, depth));
+}
+
+double Planner::uniform_hits(const Plan& plan, uint32_t depth) const {
+    const DeviceFacts device = device_of(plan);
+    return Predictor(model_, device, plan, rates_of(device)).uniform_hits(depth);
 }
 
 Result<std::vector<ScheduledChunks>> Planner::schedule(const Plan& plan, const Standing& standing,

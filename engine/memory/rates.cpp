@@ -38,6 +38,7 @@ Rates unmeasured_host(uint32_t threads) {
     rates.link = 6e9 * std::min(n, 4.0);
     rates.memory = 12e9 * std::min(n, 6.0);
     rates.weights = 8e9 * n;
+    rates.unpack = 8e9 * n;
     rates.products = 200e9 * n;
     rates.attention = 120e9 * n;
     rates.cells = 6e9 * n;
@@ -45,11 +46,24 @@ Rates unmeasured_host(uint32_t threads) {
     return rates;
 }
 
+Rates unmeasured_card(double products, double memory) {
+    Rates rates;
+    rates.link = 20e9;  // between PCIe 4 and 5; nothing tells before a copy is made
+    rates.memory = 0.8 * memory;
+    rates.weights = 0.35 * memory;
+    rates.unpack = 0.15 * memory;
+    rates.products = 0.4 * products;
+    rates.attention = 0.5 * products;
+    rates.cells = 0.5 * memory;
+    rates.layer = 40e-6;
+    return rates;
+}
+
 Rates Rates::with_threads(uint32_t from, uint32_t to) const {
     Rates rates = *this;
     const double factor = static_cast<double>(to) / from;
     for (double Rates::*rate :
-         {&Rates::weights, &Rates::products, &Rates::attention, &Rates::cells})
+         {&Rates::weights, &Rates::unpack, &Rates::products, &Rates::attention, &Rates::cells})
         rates.*rate *= factor;
     return rates;
 }
@@ -104,7 +118,7 @@ double Predictor::reached(double tokens) const {
 }
 
 double Predictor::expert_compute(const Experts& group, double tokens, double reached) const {
-    return tokens * expert_flops_ / rates_.products + reached * group.bytes / rates_.weights;
+    return tokens * expert_flops_ / rates_.products + reached * group.bytes / rates_.unpack;
 }
 
 // All layers' experts for a chunk of `tokens`; `resident` of each layer's have a slot.
@@ -134,7 +148,7 @@ double Predictor::chunk(uint32_t chunk, uint32_t cell, uint32_t rows) const {
     const double resident =
         rows_beside(uint64_t{cell} + rows, loan_layout(model_, device_, chunk).bytes);
     return model_.layers * rates_.layer + rows * dense_flops_ / rates_.products +
-           dense_bytes_ / rates_.weights + attention(cell, rows) +
+           dense_bytes_ / rates_.unpack + attention(cell, rows) +
            layers_of_experts(rows, resident, rows >= plan_.stream_min);
 }
 
@@ -192,10 +206,13 @@ double Predictor::token_without_misses(uint32_t depth) const {
            std::max(kv_bytes / rates_.memory, kv_values(model_) * depth / rates_.cells);
 }
 
-double Predictor::token(uint32_t depth) const {
-    if (plan_.rows_at_start == 0) return token_without_misses(depth);
-    const double missing = 1 - rows_beside(uint64_t{depth} + 1, 0) / (1.0 * model_.experts);
-    return token_without_misses(depth) + missing * copy_seconds(model_.experts_used);
+double Predictor::uniform_hits(uint32_t depth) const {
+    if (plan_.rows_at_start == 0) return 1;
+    return rows_beside(uint64_t{depth} + 1, 0) / (1.0 * model_.experts);
+}
+
+double Predictor::token(uint32_t depth, double hits) const {
+    return token_without_misses(depth) + (1 - hits) * copy_seconds(model_.experts_used);
 }
 
 uint32_t Predictor::faster_streamed_from(uint32_t rows) const {

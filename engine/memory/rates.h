@@ -35,9 +35,12 @@ class Predictor {
     // A prompt whose tokens up to `total` are read as `schedule` says. Costs a few dozen chunks'
     // arithmetic for each entry of the schedule, however long it is.
     PromptTime prompt(std::span<const ScheduledChunks> schedule, uint32_t total) const;
-    // Seconds of a generated token with `depth` cells before it. Missed experts come over the
-    // link; a text that keeps to its experts is faster.
-    double token(uint32_t depth) const;
+    // Seconds of a generated token with `depth` cells before it, of whose experts the share `hits`
+    // has a slot; the others come over the link.
+    double token(uint32_t depth, double hits) const;
+    double token(uint32_t depth) const { return token(depth, uniform_hits(depth)); }
+    // That share, where every expert is picked as often; a text that keeps to its experts has more.
+    double uniform_hits(uint32_t depth) const;
     double token_without_misses(uint32_t depth) const;
     // The smallest chunk for which streaming is predicted no slower than staging, with `rows` of
     // each layer's experts resident.

@@ -196,18 +196,19 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         const uint32_t warm = total - std::min(total, kWarmingTokens);
         const ChunkPlace place{cell, warm > cell ? warm - cell : 0, ++heat_tick, inside};
         report.streamed |= memory.experts().rows() > 0 && rows >= core->plan.stream_min;
-        auto at = read_chunk(context(), *loan, memory.kv_base(conversation.kv), place,
-                             tokens.subspan(cell, rows), progress);
-        if (!at) {
-            result = tl::unexpected(at.error());
+        auto done = read_chunk(context(), *loan, memory.kv_base(conversation.kv), place,
+                               tokens.subspan(cell, rows), progress);
+        if (!done) {
+            result = tl::unexpected(done.error());
             roll_back(conversation);
             break;
         }
         forecast.end_chunk();
+        report.bytes_streamed += done->bytes_streamed;
         advance(conversation, tokens.subspan(cell, rows), TokenKind::prompt);
         add_checkpoints(conversation, std::move(inside));
         counters.tokens_read.fetch_add(rows, std::memory_order_relaxed);
-        result = each(at->x, cell, rows);
+        result = each(done->at.x, cell, rows);
         cell += rows;
     }
     report.read_tokens = conversation.cells - std::min(conversation.cells, from);

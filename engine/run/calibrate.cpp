@@ -2,7 +2,8 @@
 // Measures the rates of the device with the model that is loaded: a few copies, chunks and tokens,
 // each the quickest of several, so that other programs hardly show.
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <random>
 
 #include "engine/memory/rates.h"
 #include "engine/run/clock.h"
@@ -26,12 +27,28 @@ Result<double> quickest(double patience, F&& call) {
     return std::max(best, 1e-9);
 }
 
+// The middle one of calls that take `patience` seconds together: what comes from memory is not the
+// same each time. `call` gives its seconds.
+template <class F>
+Result<double> typical(double patience, F&& call) {
+    std::vector<double> all;
+    for (double spent = 0; all.size() < 9 || (spent < patience && all.size() < 200);) {
+        const Result<double> seconds = call();
+        if (!seconds) return seconds;
+        all.push_back(*seconds);
+        spent += *seconds;
+        if (spent > 20 * patience) break;  // a slow machine
+    }
+    const auto middle = all.begin() + static_cast<ptrdiff_t>(all.size() / 2);
+    std::nth_element(all.begin(), middle, all.end());
+    return std::max(*middle, 1e-9);
+}
+
 constexpr double kPatience = 0.1;
 constexpr uint32_t kLeastChunk = 256;
-constexpr double kLongEnough = 0.03;   // seconds of a chunk
+constexpr double kLongEnough = 0.08;   // seconds of a chunk
 constexpr uint32_t kDepthChunks = 16;  // depth of the second measurements, where there is room
-// Kernels that a layer launches, one after the other.
-constexpr double kLaunches = 10;
+constexpr uint32_t kFewer = 4;         // a chunk's part that tells unpacking from products
 
 // What is measured at one depth.
 struct AtDepth {
@@ -48,9 +65,10 @@ class Calibration {
           memory_(*core.memory),
           device_(*core.device),
           model_(core.model),
-          plan_(core.plan) {
-        plan_.stream_min = UINT32_MAX;  // staged copies can be counted out
-        plan_.cpu_share = 0;
+          computing_(core.plan) {
+        run_.stand_ins = memory_.experts().rows() > 0;
+        run_.phases = nullptr;
+        computing_.rows_at_start = 0;
     }
 
     Result<Rates> run() {
@@ -58,37 +76,39 @@ class Calibration {
         if (auto r = take_loan(); !r) return tl::unexpected(r.error());
         const uint32_t chunk = loan_.chunk;
         if (auto r = measure_memory(rates); !r) return tl::unexpected(r.error());
-        const auto first = at_depth(0);
+        const auto weights = output_rate();
+        if (!weights) return tl::unexpected(weights.error());
+        rates.weights = *weights;
+        const auto first = at_depth(0, rates.link);
         if (!first) return tl::unexpected(first.error());
+        const uint32_t fewer = std::max(chunk / kFewer / 64 * 64, 64u);
+        const auto part = quickest(kPatience, [&] { return chunk_at(0, fewer); });
+        if (!part) return tl::unexpected(part.error());
         // As deep as the context and its granules allow.
-        uint32_t depth = std::min(kDepthChunks * chunk, (plan_.max_context - chunk) / 64 * 64);
+        uint32_t depth = std::min(kDepthChunks * chunk, (core_.plan.max_context - chunk) / 64 * 64);
         while (depth > 64 && memory_.kv_need(kv_, depth + chunk) > memory_.kv_available())
             depth = depth / 2 / 64 * 64;
-        const auto second = at_depth(depth);
+        const auto second = at_depth(depth, rates.link);
         if (!second) return tl::unexpected(second.error());
         memory_.return_loan();
-        derive(rates, *first, *second, depth);
+        derive(rates, *first, *second, depth, fewer, *part);
         return rates;
     }
 
   private:
-    RunContext context() const {  // with a plan that stages
-        return {
-            device_, model_, memory_, plan_, run_.workspace, run_.arithmetic, run_.recorded_steps};
-    }
-
     // The smallest loan from which a chunk takes long enough to be told from launches, or the
     // plan's largest.
     Result<void> take_loan() {
-        const uint32_t most = std::min(plan_.chunk_at_max, plan_.max_context / 2 / 64 * 64);
+        const uint32_t most =
+            std::min(core_.plan.chunk_at_max, core_.plan.max_context / 2 / 64 * 64);
         for (uint32_t chunk = std::min(kLeastChunk, most);; chunk = std::min(chunk * 2, most)) {
             auto loan = memory_.take_loan(chunk);
             if (!loan) return tl::unexpected(loan.error());
             loan_ = *loan;
             if (auto r = memory_.grow_kv(kv_, chunk); !r) return tl::unexpected(r.error());
-            (void)chunk_at(0);  // the first one is slow
+            (void)chunk_at(0, chunk);  // the first one is slow
             const auto start = Clock::now();
-            if (auto r = chunk_at(0); !r) return r;
+            if (auto r = chunk_at(0, chunk); !r) return r;
             const double seconds = seconds_since(start);
             if (seconds > kLongEnough || chunk == most) return {};
             memory_.return_loan();
@@ -96,28 +116,18 @@ class Calibration {
     }
 
     // Cells before the measured ones are zeros: attention costs the same whatever they hold.
-    Result<void> chunk_at(uint32_t depth) {
-        std::vector<TokenId> tokens(loan_.chunk);
-        for (uint32_t i = 0; i < loan_.chunk; ++i)
-            tokens[i] = static_cast<TokenId>(uint64_t{i} * 7919 % model_.facts.vocab);
-        auto at =
-            read_chunk(context(), loan_, memory_.kv_base(kv_), {depth, loan_.chunk, heat_tick_, {}},
-                       tokens, [](uint32_t) { return true; });
-        if (!at) return tl::unexpected(at.error());
+    Result<void> chunk_at(uint32_t depth, uint32_t rows) {
+        std::vector<TokenId> tokens(rows);
+        for (TokenId& token : tokens) token = any_token();
+        auto done = read_chunk(run_, loan_, memory_.kv_base(kv_), {depth, rows, heat_tick_, {}},
+                               tokens, [](uint32_t) { return true; });
+        if (!done) return tl::unexpected(done.error());
         return {};
     }
+    TokenId any_token() { return static_cast<TokenId>(random_() % model_.facts.vocab); }
 
-    // A kernel that does next to nothing, memory against itself, and experts into the ring.
+    // Memory against itself, and experts into the ring.
     Result<void> measure_memory(Rates& rates) {
-        const PassBuffers at = context().buffers(loan_.base, loan_.layout.pass, 1);
-        auto launches = quickest(kPatience / 4, [&] {
-            for (int i = 0; i < 100; ++i)
-                device_.kernels().rms_norm(at.x, model_.output_norm, model_.norm_eps, at.norm);
-            return device_.synchronize(gpu::StreamId::compute);
-        });
-        if (!launches) return tl::unexpected(launches.error());
-        rates.layer = kLaunches * *launches / 100;
-
         const uint64_t half = std::min<uint64_t>(loan_.layout.pass.bytes / 2, 256 << 20);
         auto copies = quickest(kPatience / 4, [&] {
             device_.copy(gpu::StreamId::compute, loan_.base, loan_.base + half, half);
@@ -129,8 +139,9 @@ class Calibration {
         if (memory_.experts().rows() == 0) return {};
         const size_t ring = size_t{loan_.layout.ring_wave} * loan_.layout.ring_waves;
         uint64_t bytes = 0;
-        auto experts = quickest(kPatience, [&] {
+        auto experts = typical(kPatience, [&]() -> Result<double> {
             bytes = 0;
+            const auto start = Clock::now();
             for (const Layer& layer : model_.layers) {
                 const MoeWeights& moe = layer.moe;
                 // Another expert each time: none is in a cache yet.
@@ -145,24 +156,62 @@ class Calibration {
                 copy(moe.up_offset, home.up, moe.up_bytes);
                 copy(moe.down_offset, home.down, moe.down_bytes);
             }
-            return device_.synchronize(gpu::StreamId::copy);
+            if (auto r = device_.synchronize(gpu::StreamId::copy); !r)
+                return tl::unexpected(r.error());
+            return seconds_since(start);
         });
         if (!experts) return tl::unexpected(experts.error());
         rates.link = static_cast<double>(bytes) / *experts;
         return {};
     }
 
-    Result<AtDepth> at_depth(uint32_t depth) {
+    // Bytes a second of the largest matrix that meets one row.
+    Result<double> output_rate() {
+        const PassBuffers at = run_.buffers(memory_.workspace(), run_.workspace.pass, 1);
+        auto* const logits = reinterpret_cast<float*>(memory_.workspace() + run_.workspace.logits);
+        const gpu::Matmul job{model_.output, logits, false};
+        device_.kernels().rms_norm(at.x, model_.output_norm, model_.norm_eps, at.norm);
+        const auto seconds = quickest(kPatience / 4, [&] {
+            device_.kernels().matmul({&job, 1}, at.norm);
+            return device_.synchronize(gpu::StreamId::compute);
+        });
+        if (!seconds) return seconds;
+        return static_cast<double>(model_.facts.output_bytes) / *seconds;
+    }
+
+    // Of all experts that tokens have missed so far.
+    Result<uint64_t> bytes_copied() {
+        if (memory_.experts().rows() == 0) return uint64_t{0};
+        memory_.experts().read_back();
+        if (auto r = device_.synchronize(gpu::StreamId::compute); !r)
+            return tl::unexpected(r.error());
+        uint64_t bytes = 0;
+        for (uint32_t n = 0; n < model_.facts.layers; ++n)
+            bytes += *memory_.experts().known(n).bytes_copied;
+        return bytes;
+    }
+
+    Result<AtDepth> at_depth(uint32_t depth, double link) {
         if (auto r = memory_.grow_kv(kv_, depth + loan_.chunk); !r)
             return tl::unexpected(r.error());
         AtDepth found;
-        auto chunk = quickest(kPatience, [&] { return chunk_at(depth); });
+        auto chunk = quickest(kPatience, [&] { return chunk_at(depth, loan_.chunk); });
         if (!chunk) return tl::unexpected(chunk.error());
         found.chunk = *chunk;
-        // One token again and again: after the first time its experts are there.
-        const TokenId any = 1;
-        auto token = quickest(kPatience, [&] {
-            return decode_step(context(), memory_.kv_base(kv_), depth, {&any, 1}, ++heat_tick_);
+        auto before = bytes_copied();
+        auto token = typical(kPatience, [&]() -> Result<double> {
+            if (!before) return tl::unexpected(before.error());
+            const TokenId any = any_token();
+            const auto start = Clock::now();
+            if (auto r = decode_step(run_, memory_.kv_base(kv_), depth, {&any, 1}, ++heat_tick_);
+                !r)
+                return tl::unexpected(r.error());
+            const double seconds = seconds_since(start);
+            const auto after = bytes_copied();
+            if (!after) return tl::unexpected(after.error());
+            const auto copied = static_cast<double>(*after - *before);
+            before = after;
+            return seconds - copied / link;
         });
         if (!token) return tl::unexpected(token.error());
         found.token = *token;
@@ -170,12 +219,13 @@ class Calibration {
     }
 
     // From seconds to rates: each is what is left when the others are taken off.
-    void derive(Rates& rates, const AtDepth& first, const AtDepth& second, uint32_t depth) const {
+    void derive(Rates& rates, const AtDepth& first, const AtDepth& second, uint32_t depth,
+                uint32_t fewer, double part) const {
         DeviceFacts facts = core_.facts;
         const ModelFacts& model = model_.facts;
         const auto predictor = [&] {
             facts.rates = rates;
-            return Predictor(model, facts, plan_);
+            return Predictor(model, facts, computing_);
         };
         const auto rate = [](double& figure, double work, double seconds, double all) {
             // What is lost in the noise of the rest stays as it was guessed.
@@ -185,36 +235,53 @@ class Calibration {
         const uint32_t chunk = loan_.chunk;
 
         const Rates guessed = rates;
-        rates.weights = kAtOnce;
-        rates.cells = kAtOnce;
-        const double launches = predictor().token_without_misses(0);
-        rates.weights = guessed.weights;
-        rate(rates.weights, (predictor().token_without_misses(0) - launches) * guessed.weights,
-             first.token - launches, first.token);
-        rates.cells = guessed.cells;
+        rates.layer = 0;
+        rates.layer =
+            std::max(0.0, first.token - predictor().token_without_misses(0)) / model.layers;
         rate(rates.cells, kv_values(model) * depth, second.token - first.token, second.token);
-
-        rates.attention = guessed.attention;
         rate(rates.attention,
              (predictor().attention(depth, chunk) - predictor().attention(0, chunk)) *
                  guessed.attention,
              second.chunk - first.chunk, second.chunk);
+
+        // chunk = others + products + unpacking, and the same of the part: two equations.
+        const auto seconds_with = [&](double products, double unpack, uint32_t rows) {
+            rates.products = products;
+            rates.unpack = unpack;
+            return predictor().chunk(chunk, 0, rows);
+        };
+        const auto terms = [&](uint32_t rows, double seconds) {
+            const double others = seconds_with(kAtOnce, kAtOnce, rows);
+            return std::array{seconds_with(1, kAtOnce, rows) - others,
+                              seconds_with(kAtOnce, 1, rows) - others, seconds - others};
+        };
+        const auto all = terms(chunk, first.chunk), few = terms(fewer, part);
+        const double determinant = all[0] * few[1] - few[0] * all[1];
+        const double per_flop = (all[2] * few[1] - few[2] * all[1]) / determinant;
+        const double per_byte = (all[0] * few[2] - few[0] * all[2]) / determinant;
+        if (fewer < chunk && per_flop > 0 && per_byte > 0) {
+            rates.products = 1 / per_flop;
+            rates.unpack = 1 / per_byte;
+            return;
+        }
+        // Noise, or one of them takes no time: the other stays as it was.
+        rates.unpack = guessed.unpack;
         rates.products = kAtOnce;
         const double others = predictor().chunk(chunk, 0, chunk);
         rates.products = guessed.products;
-        rate(rates.products, (predictor().chunk(chunk, 0, chunk) - others) * guessed.products,
-             first.chunk - others, first.chunk);
+        rate(rates.products, all[0], first.chunk - others, first.chunk);
     }
 
     const Core& core_;
-    const RunContext& run_;
+    RunContext run_;
     const KvId kv_;
     uint32_t& heat_tick_;
     MemoryManager& memory_;
     gpu::Device& device_;
     const Model& model_;
-    Plan plan_;
+    Plan computing_;  // the plan of a device that copies nothing
     MemoryManager::Loan loan_;
+    std::mt19937 random_{1};
     size_t next_ = 0;
 };
 

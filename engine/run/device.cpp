@@ -73,8 +73,13 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     const bool values = f32 || kernels.keeps_hidden_values();
     facts.hidden_value_bytes = values ? sizeof(float) : 0;
     facts.ring_wave = kernels.experts_at_once();
-    facts.ring_waves = facts.ring_wave > 1 ? 2 : 4;
-    if (!host) return facts;
+    facts.ring_waves = 4;
+    if (!host) {
+        const gpu::DeviceInfo& info = device.info();
+        if (info.products > 0 && info.memory > 0)
+            facts.rates = unmeasured_card(info.products, info.memory);
+        return facts;
+    }
     facts.threads = device.info().threads;
     const auto machine = gpu::host_device_info({});
     facts.threads_unless_told = machine ? machine->threads : facts.threads;

@@ -87,7 +87,8 @@ RunContext Engine::Impl::context_of(const Core& core) const {
             core.plan,
             workspace_layout(core.model.facts, core.facts, core.plan.max_context),
             options.arithmetic,
-            core.recorded_steps};
+            core.recorded_steps,
+            phases};
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -230,8 +231,15 @@ Result<Report> Engine::answer(ConversationId id, const Request& request, const L
 Result<LogitsResult> Engine::logits(const LogitsRequest& request) {
     return impl_->call([&] { return impl_->logits(request); });
 }
-Result<BenchResult> Engine::bench(uint32_t prompt_tokens, uint32_t decode_tokens) {
-    return impl_->call([&] { return impl_->bench(prompt_tokens, decode_tokens); });
+Result<std::vector<BenchResult>> Engine::bench(std::span<const BenchStage> stages,
+                                               const Listener& listener, const StopSignal* stop) {
+    return impl_->call([&] { return impl_->bench(stages, listener, stop); });
+}
+Result<Limits> Engine::measure_limits() {
+    return impl_->call([&] { return impl_->measure_limits(); });
+}
+uint64_t Engine::free_bytes_now() {
+    return impl_->core->device->free_bytes_now();
 }
 
 const ModelFacts& Engine::model() const {

@@ -13,6 +13,7 @@
 #include "engine/run/guard.h"
 #include "engine/run/pace.h"
 #include "engine/run/pass.h"
+#include "engine/run/phases.h"
 #include "granary/chat_template.h"
 #include "granary/engine.h"
 
@@ -42,6 +43,7 @@ struct Engine::Impl {
     Conversation* running = nullptr;  // whose state lies in the pool; models with delta nets only
     bool logits_here = false;         // its last token's are in run.logits()
     uint64_t use_clock = 0;
+    PhaseClock* phases = nullptr;  // while a bench wants to know
     uint32_t heat_tick = 0;
     Pace pace;
     std::optional<Error> lost;  // why nothing but destruction helps: see call()
@@ -94,7 +96,10 @@ struct Engine::Impl {
     Result<Report> answer(ConversationId id, const Request& request, const Listener& listener,
                           const StopSignal& stop);
     Result<LogitsResult> logits(const LogitsRequest& request);
-    Result<BenchResult> bench(uint32_t prompt_tokens, uint32_t decode_tokens);
+    Result<std::vector<BenchResult>> bench(std::span<const BenchStage> stages,
+                                           const Listener& listener, const StopSignal* stop);
+    class BenchRun;
+    Result<Limits> measure_limits();
     Result<Rates> measure_rates();
     Rates rates() const;
 

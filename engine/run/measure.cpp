@@ -71,52 +71,144 @@ Result<LogitsResult> Engine::Impl::logits(const LogitsRequest& request) {
     return result;
 }
 
-Result<BenchResult> Engine::Impl::bench(uint32_t prompt_tokens, uint32_t decode_tokens) {
-    const uint32_t prompt = std::max(prompt_tokens, 1u);  // decode needs a cell to look at
-    const uint64_t all = uint64_t{prompt} + decode_tokens;
-    if (all > core->plan.max_context) return tl::unexpected(too_long(all, core->plan.max_context));
-    const uint32_t vocab = core->model.facts.vocab;
-    std::mt19937 random(1);
-    std::vector<TokenId> tokens(prompt);
-    for (TokenId& token : tokens) token = static_cast<TokenId>(random() % vocab);
-
-    const RunContext run = context();
-    Conversation conversation;
-    conversation.passing = true;
-    Report report;
-    const auto start = Clock::now();
-    Result<void> outcome =
-        read(conversation, tokens, 0, {}, nullptr, report, last_logits(run, tokens.size()));
-    BenchResult result;
-    result.reading = report;
-    if (prompt_tokens) result.prefill_tok_s = prompt / seconds_since(start);
-    double answering = 0;
-    MemoryManager& memory = *core->memory;
-    const auto copied = [&] {
-        memory.publish(true, MemoryManager::Compute::idle);
-        return telemetry.counters.bytes_copied.load(std::memory_order_relaxed);
-    };
-    uint64_t before = outcome ? copied() : 0;
-    for (uint32_t i = 0; i < decode_tokens && outcome; ++i) {
-        const auto next = static_cast<TokenId>(random() % vocab);
-        const uint32_t cell = conversation.cells;
-        const auto token_start = Clock::now();
-        auto growth = step(run, conversation, {&next, 1});
-        const double seconds = seconds_since(token_start);
-        if (!growth) {
-            outcome = tl::unexpected(growth.error());
-            break;
-        }
-        const uint64_t after = copied();
-        result.tokens.push_back({seconds, cell, growth->granules, after - before});
-        before = after;
-        answering += seconds;
+// Stages of a bench, one after the other in one conversation.
+class Engine::Impl::BenchRun {
+  public:
+    BenchRun(Impl& engine, const Listener& listener, const StopSignal* stop)
+        : engine_(engine), listener_(listener), stop_(stop), clock_(*engine.core->device) {
+        conversation_.passing = true;
     }
-    if (decode_tokens && outcome) result.decode_tok_s = decode_tokens / answering;
-    leave(conversation);
-    if (conversation.kv) run.memory.drop_kv(conversation.kv);
-    if (!outcome) return tl::unexpected(outcome.error());
-    return result;
+    ~BenchRun() {
+        engine_.phases = nullptr;
+        engine_.leave(conversation_);
+        if (conversation_.kv) memory().drop_kv(conversation_.kv);
+    }
+
+    Result<BenchResult> run(const BenchStage& stage) {
+        BenchResult result;
+        result.depth = conversation_.cells;
+        result.experts_before = memory().experts().resident();
+        // Answering needs a cell to look at.
+        const uint32_t unread = conversation_.cells + stage.prompt_tokens ? 0 : 1;
+        auto done = read_on(stage.prompt_tokens + unread, result);
+        if (!done) return tl::unexpected(done.error());
+        if (stage.prompt_tokens == 0) result.prefill_tok_s = 0;
+        result.experts_after = memory().experts().resident();
+        if (done = answer_on(stage.decode_tokens, result); !done)
+            return tl::unexpected(done.error());
+        return result;
+    }
+
+  private:
+    MemoryManager& memory() { return *engine_.core->memory; }
+    TokenId any_token() {
+        return static_cast<TokenId>(random_() % engine_.core->model.facts.vocab);
+    }
+
+    Result<void> read_on(uint32_t count, BenchResult& result) {
+        if (count == 0) return {};
+        for (uint32_t i = 0; i < count; ++i) tokens_.push_back(any_token());
+        const PhaseSeconds before = clock_.seconds();
+        engine_.phases = &clock_;
+        const RunContext run = engine_.context();
+        const auto start = Clock::now();
+        auto done = engine_.read(conversation_, tokens_, conversation_.cells, listener_, stop_,
+                                 result.reading, engine_.last_logits(run, tokens_.size()));
+        result.prefill_tok_s = count / seconds_since(start);
+        engine_.phases = nullptr;
+        for (size_t i = 0; i < before.size(); ++i)
+            result.phases[i] = clock_.seconds()[i] - before[i];
+        return done;
+    }
+
+    Result<void> answer_on(uint32_t count, BenchResult& result) {
+        // What the tables of the expert cache say, as of now.
+        const auto know = [&] { memory().publish(true, MemoryManager::Compute::idle); };
+        const Counters& counters = engine_.telemetry.counters;
+        know();
+        const uint64_t hits = counters.expert_hits, misses = counters.expert_misses;
+        uint64_t copied = counters.bytes_copied;
+        double answering = 0;
+        for (uint32_t i = 0; i < count; ++i) {
+            if (stop_ && stop_->requested())
+                return fail(ErrorKind::cancelled, "the bench was stopped");
+            const TokenId next = any_token();
+            const uint32_t cell = conversation_.cells;
+            const auto start = Clock::now();
+            auto growth = engine_.step(engine_.context(), conversation_, {&next, 1});
+            const double seconds = seconds_since(start);
+            if (!growth) return tl::unexpected(growth.error());
+            tokens_.push_back(next);
+            know();
+            const uint64_t now = counters.bytes_copied;
+            result.tokens.push_back({seconds, cell, growth->granules, now - copied});
+            copied = now;
+            answering += seconds;
+        }
+        result.hits = counters.expert_hits - hits;
+        result.misses = counters.expert_misses - misses;
+        if (answering > 0) result.decode_tok_s = count / answering;
+        return {};
+    }
+
+    Impl& engine_;
+    const Listener& listener_;
+    const StopSignal* const stop_;
+    PhaseClock clock_;
+    Conversation conversation_;
+    std::vector<TokenId> tokens_;
+    std::mt19937 random_{1};
+};
+
+Result<std::vector<BenchResult>> Engine::Impl::bench(std::span<const BenchStage> stages,
+                                                     const Listener& listener,
+                                                     const StopSignal* stop) {
+    uint64_t all = 0;
+    for (const BenchStage& stage : stages)
+        all += uint64_t{stage.prompt_tokens} + stage.decode_tokens;
+    if (!stages.empty() && stages.front().prompt_tokens == 0) ++all;
+    if (all > core->plan.max_context) return tl::unexpected(too_long(all, core->plan.max_context));
+    BenchRun run(*this, listener, stop);
+    std::vector<BenchResult> results;
+    for (const BenchStage& stage : stages) {
+        auto result = run.run(stage);
+        if (!result) return tl::unexpected(result.error());
+        results.push_back(std::move(*result));
+    }
+    return results;
+}
+
+Result<Limits> Engine::Impl::measure_limits() {
+    MemoryManager& memory = *core->memory;
+    auto loan = memory.take_loan(core->plan.chunk_at_max);
+    if (!loan) return tl::unexpected(loan.error());
+    gpu::Device& device = *core->device;
+    const std::span<std::byte> room(loan->base, loan->layout.bytes);
+    Limits limits;
+    const auto measured = [&]() -> Result<void> {
+        auto most = device.measure_limits(room);
+        if (!most) return tl::unexpected(most.error());
+        limits.products = most->products;
+        limits.memory = most->memory;
+        if (memory.experts().rows() == 0) return {};
+        // The gates of all experts of a layer lie side by side in the file.
+        double seconds = 0;
+        uint64_t bytes = 0;
+        for (const Layer& layer : core->model.layers) {
+            const MoeWeights& moe = layer.moe;
+            const uint64_t all = std::min<uint64_t>(moe.home.size() * moe.gate_bytes, room.size());
+            const auto start = Clock::now();
+            device.copy(gpu::StreamId::copy, room.data(), moe.home[0].gate, all);
+            if (auto r = device.synchronize(gpu::StreamId::copy); !r) return r;
+            seconds += seconds_since(start);
+            bytes += all;
+        }
+        limits.link = static_cast<double>(bytes) / seconds;
+        return {};
+    }();
+    memory.return_loan();
+    if (!measured) return tl::unexpected(measured.error());
+    return limits;
 }
 
 }  // namespace granary

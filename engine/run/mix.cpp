@@ -16,6 +16,7 @@ void attend(const RunContext& run, const AttentionWeights& weights, const gpu::K
     kernels.matmul(std::array{gpu::Matmul{weights.q, gated ? at.pairs : at.q},
                               gpu::Matmul{weights.k, at.k}, gpu::Matmul{weights.v, at.v}},
                    at.norm);
+    run.phase(Phase::attention);
     if (gated) kernels.take_queries(shape, at.pairs, rows, at.q);
     kernels.rope_store(shape, weights.q_norm, weights.k_norm, place.first_cell, rows, at.q, at.k,
                        at.v, kv);
@@ -24,6 +25,7 @@ void attend(const RunContext& run, const AttentionWeights& weights, const gpu::K
     else
         kernels.attention_prompt(shape, at.q, place.first_cell, kv, at.attention);
     if (gated) kernels.gate_heads(shape, at.pairs, at.attention);
+    run.phase(Phase::dense);
     kernels.matmul(std::array{gpu::Matmul{weights.out, at.x, true}}, at.attention);
 }
 
@@ -39,6 +41,7 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
         std::array{gpu::Matmul{weights.qkv, at.channels}, gpu::Matmul{weights.gate, at.delta_gate},
                    gpu::Matmul{weights.alpha, at.alpha}, gpu::Matmul{weights.beta, at.beta}},
         at.norm);
+    run.phase(Phase::attention);
     kernels.delta_gates(shape, weights.dt, weights.a, rows, at.alpha, at.beta);
     uint32_t first = 0;
     const auto run_to = [&](uint32_t end) {
@@ -67,6 +70,7 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
     run_to(rows);
     kernels.gated_norm(at.channels, weights.head_norm, run.model.norm_eps, shape.head_dim,
                        at.delta_gate, at.delta);
+    run.phase(Phase::dense);
     kernels.matmul(std::array{gpu::Matmul{weights.out, at.x, true}}, at.delta);
 }
 
@@ -74,6 +78,7 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
 
 void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const MixPlace& place) {
     const Layer& weights = run.model.layers[layer];
+    run.phase(Phase::dense);
     if (const auto* attention = std::get_if<AttentionWeights>(&weights.mixer)) {
         run.kernels().rms_norm(at.x, attention->norm, run.model.norm_eps, at.norm);
         const KvLayout& kv = run.memory.kv();
@@ -95,6 +100,7 @@ void add_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers&
         reinterpret_cast<const gpu::ExpertEntry*>(run.memory.workspace() + run.workspace.shared);
     const uint32_t hidden = run.model.facts.hidden;
     const int32_t only = 0;
+    run.phase(Phase::experts);
     kernels.route_shared(shared->gate_in, at.norm.values, hidden, at.routes);
     kernels.expert_ffn(shared->shape(), entries + layer, {&only, 1}, at.routes, at.norm, at.shared,
                        at.expert_out);

@@ -9,6 +9,7 @@
 #include "engine/memory/manager.h"
 #include "engine/model/model.h"
 #include "engine/run/checkpoint.h"
+#include "engine/run/phases.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
 
@@ -44,8 +45,14 @@ struct RunContext {
     gpu::Arithmetic arithmetic = gpu::Arithmetic::fast;
     // Decode steps of 1, 2 .. rows, where the device records work.
     std::span<const gpu::RecordingId> recorded_steps{};
+    PhaseClock* phases = nullptr;  // of prompts, for benches
+    // For calibration: experts without a slot are not copied; others stand in for them.
+    bool stand_ins = false;
 
     gpu::Kernels& kernels() const { return device.kernels(); }
+    void phase(Phase phase) const {
+        if (phases) phases->enter(phase);
+    }
     // Buffers for `rows` rows at `base`, laid out for at least as many.
     PassBuffers buffers(std::byte* base, const PassLayout& layout, uint32_t rows) const;
     // Of the last output_logits, on the host.
@@ -93,11 +100,15 @@ struct ChunkPlace {
     std::span<const Checkpoint> checkpoints;
 };
 
-// Reads a chunk: tokens at cells place.first_cell.. of `kv`, whose steps are mapped. Leaves x of
-// every row in the loan's buffers. Errors: cancelled (nothing of the chunk counts), device.
-Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan& loan,
-                               std::byte* kv, const ChunkPlace& place,
-                               std::span<const TokenId> tokens, const LayerCallback& callback);
+struct ChunkDone {
+    PassBuffers at;               // x of every row, in the loan's buffers
+    uint64_t bytes_streamed = 0;  // of experts; those that are staged are not counted
+};
+// Reads a chunk: tokens at cells place.first_cell.. of `kv`, whose steps are mapped. Errors:
+// cancelled (nothing of the chunk counts), device.
+Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& loan, std::byte* kv,
+                             const ChunkPlace& place, std::span<const TokenId> tokens,
+                             const LayerCallback& callback);
 
 // One decode step of 1 to kDecodeRows tokens at cells first_cell..; ends in output_logits.
 Result<void> decode_step(const RunContext& run, std::byte* kv, uint32_t first_cell,

@@ -2,6 +2,7 @@
 // The prompt loop: a chunk of tokens passes through all layers together, in the loan's buffers.
 #include <algorithm>
 
+#include "engine/run/clock.h"
 #include "engine/run/pass.h"
 
 namespace granary {
@@ -34,11 +35,15 @@ class ExpertPass {
         const gpu::ExpertCacheView& cache = run_.memory.experts().view(layer);
         const Layer& lists = layers_[layer];
         const gpu::ExpertEntry* entries = cache.entries;
-        if (!lists.missing.empty()) {
+        if (run_.stand_ins) {
+            place_stand_ins(layer);
+            entries = entries_;
+        } else if (!lists.missing.empty()) {
             place_missing(layer);
             entries = entries_;
         }
         const auto compute = [&](std::span<const int32_t> list) {
+            run_.phase(Phase::experts);
             run_.kernels().expert_ffn(moe.shape, entries, list, at.routes, at.norm, at.hidden,
                                       at.expert_out);
         };
@@ -51,12 +56,15 @@ class ExpertPass {
                 continue;
             }
             const size_t place = computed_ % filled_.size();
+            run_.phase(Phase::waiting);
             run_.device.wait(gpu::StreamId::compute, filled_[place]);
             compute(wave);
             drained_[place] = run_.device.record(gpu::StreamId::compute);
             copy_next_wave();
         }
     }
+
+    uint64_t bytes_streamed() const { return bytes_streamed_; }
 
   private:
     struct Layer {
@@ -73,7 +81,7 @@ class ExpertPass {
         const bool in_place = run_.memory.experts().rows() == 0;
         Layer& lists = layers_[layer];
         for (uint32_t e = 0; e < known.experts; ++e)
-            (in_place || known.slot_of[e] >= 0 ? lists.ready : lists.missing)
+            (in_place || run_.stand_ins || known.slot_of[e] >= 0 ? lists.ready : lists.missing)
                 .push_back(static_cast<int32_t>(e));
         if (!stream_) share_with_cpu(known, lists);
         lists.first_wave = waves_.size();
@@ -118,6 +126,18 @@ class ExpertPass {
                          table_.size() * sizeof(gpu::ExpertEntry));
     }
 
+    void place_stand_ins(uint32_t layer) {
+        const gpu::ExpertCacheView& known = run_.memory.experts().known(layer);
+        table_.assign(known.entries, known.entries + known.experts);
+        std::vector<gpu::ExpertEntry> resident;
+        for (uint32_t e = 0; e < known.experts; ++e)
+            if (known.slot_of[e] >= 0) resident.push_back(known.entries[e]);
+        for (uint32_t e = 0; e < known.experts && !resident.empty(); ++e)
+            if (known.slot_of[e] < 0) table_[e] = resident[e % resident.size()];
+        run_.device.copy(gpu::StreamId::compute, entries_, table_.data(),
+                         table_.size() * sizeof(gpu::ExpertEntry));
+    }
+
     void copy_next_wave() {
         if (copied_ == waves_.size()) return;
         const Wave& wave = waves_[copied_];
@@ -126,6 +146,7 @@ class ExpertPass {
         const size_t place = copied_ % filled_.size();
         const auto copy = [&](const std::byte* to, const std::byte* from, size_t bytes) {
             run_.device.copy(gpu::StreamId::copy, const_cast<std::byte*>(to), from, bytes);
+            bytes_streamed_ += bytes;
         };
         run_.device.wait(gpu::StreamId::copy, drained_[place]);
         size_t i = 0;
@@ -146,16 +167,42 @@ class ExpertPass {
     std::vector<Layer> layers_;
     std::vector<Wave> waves_;           // of all layers, in order
     size_t copied_ = 0, computed_ = 0;  // of them
-    gpu::ExpertEntry* const entries_;   // device table of the layer at hand
+    uint64_t bytes_streamed_ = 0;
+    gpu::ExpertEntry* const entries_;  // device table of the layer at hand
     std::vector<gpu::ExpertEntry> table_;
     std::vector<gpu::Event> filled_, drained_;  // by place in the ring
 };
 
+// Gives the device a layer while it computes the one before. It is never given more, and a layer
+// that takes long is waited for: Stop must be noticed within 250 ms.
+class QueueAhead {
+  public:
+    explicit QueueAhead(gpu::Device& device) : device_(device) {}
+    Result<void> layer_queued() {
+        const gpu::Event end = device_.record(gpu::StreamId::compute);
+        if (seconds_since(last_) > kLong) {
+            if (auto r = device_.synchronize(gpu::StreamId::compute); !r) return r;
+        } else {
+            device_.wait_here(before_);
+        }
+        before_ = end;
+        last_ = Clock::now();
+        return {};
+    }
+
+  private:
+    static constexpr double kLong = 0.06;  // seconds
+
+    gpu::Device& device_;
+    gpu::Event before_;
+    Clock::time_point last_ = Clock::now();
+};
+
 }  // namespace
 
-Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan& loan,
-                               std::byte* kv_base, const ChunkPlace& place,
-                               std::span<const TokenId> tokens, const LayerCallback& callback) {
+Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& loan,
+                             std::byte* kv_base, const ChunkPlace& place,
+                             std::span<const TokenId> tokens, const LayerCallback& callback) {
     const Model& model = run.model;
     gpu::Kernels& kernels = run.kernels();
     const auto rows = static_cast<uint32_t>(tokens.size());
@@ -165,6 +212,7 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
 
     run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
     kernels.embed(model.embedding, at.tokens, rows, at.x);
+    QueueAhead ahead(run.device);
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
@@ -176,21 +224,21 @@ Result<PassBuffers> read_chunk(const RunContext& run, const MemoryManager::Loan&
         if (cache.slots)
             kernels.note_routes(cache, at.routes, moe.shape.used, place.first_warming, place.tick);
         experts.run(n, at);
+        run.phase(Phase::dense);
         kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
         add_shared_expert(run, n, at);
 
-        // So that nothing is queued further ahead than a layer: Stop must be noticed soon.
-        if (auto r = run.device.synchronize(gpu::StreamId::compute); !r)
-            return tl::unexpected(r.error());
+        if (auto r = ahead.layer_queued(); !r) return tl::unexpected(r.error());
         if (!callback(n + 1)) {
             (void)run.device.synchronize(gpu::StreamId::copy);
             (void)run.device.synchronize(gpu::StreamId::compute);
             return fail(ErrorKind::cancelled, "reading was stopped");
         }
     }
+    if (run.phases) run.phases->collect();
     if (auto r = run.device.synchronize(gpu::StreamId::compute); !r)
         return tl::unexpected(r.error());
-    return at;
+    return ChunkDone{at, experts.bytes_streamed()};
 }
 
 }  // namespace granary

@@ -45,6 +45,11 @@ std::string Report::memory_line() const {
     return line;
 }
 
+std::string_view phase_name(Phase phase) {
+    constexpr std::string_view kNames[kPhases] = {"dense", "attention", "experts", "waiting"};
+    return kNames[static_cast<size_t>(phase)];
+}
+
 uint32_t answer_room(uint32_t max_context) {
     return std::min(1024u, max_context / 4);
 }

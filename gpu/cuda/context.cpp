@@ -10,9 +10,10 @@ namespace {
 // Numbers of attributes, which the two interfaces count differently.
 struct Attributes {
     int major, minor, processors, integrated, watched, maps_memory;
+    int clock, memory_clock, memory_width;  // kHz, kHz, bits; 0: not asked
 };
-constexpr Attributes kCuda{75, 76, 16, 18, 17, 102};
-constexpr Attributes kHip{23, 61, 63, 16, 18, 89};  // of ROCm 6
+constexpr Attributes kCuda{75, 76, 16, 18, 17, 102, 13, 36, 37};
+constexpr Attributes kHip{23, 61, 63, 16, 18, 89, 0, 0, 0};  // of ROCm 6
 
 }  // namespace
 
@@ -41,6 +42,12 @@ Result<std::vector<DeviceFacts>> list_devices(const Driver& driver) {
         facts.integrated = attribute(facts.ordinal, names.integrated) != 0;
         facts.watched = attribute(facts.ordinal, names.watched) != 0;
         facts.maps_memory = attribute(facts.ordinal, names.maps_memory) != 0;
+        if (names.clock) {
+            facts.clock_hz = 1e3 * attribute(facts.ordinal, names.clock);
+            // Twice a clock, as all memory of GPUs does.
+            facts.memory_rate = 1e3 * attribute(facts.ordinal, names.memory_clock) * 2 *
+                                attribute(facts.ordinal, names.memory_width) / 8;
+        }
         if (status == 0 && facts.maps_memory) {
             AllocationProperties properties;
             properties.location.id = facts.ordinal;

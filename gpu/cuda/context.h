@@ -20,6 +20,8 @@ struct DeviceFacts {
     bool maps_memory = false;  // has ranges and granules at all
     bool watched = false;      // drives a display: kernels that run too long are killed
     size_t total_bytes = 0;    // of its memory
+    double clock_hz = 0;       // of its processors at most; 0: the driver does not say
+    double memory_rate = 0;    // bytes/s by the memory's clock and width; 0: not known
     size_t granule_bytes = 0;  // the recommended granularity; 0 where maps_memory is false
 };
 // Every device of the driver, in its order. Errors: the driver's.

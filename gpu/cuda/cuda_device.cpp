@@ -5,6 +5,7 @@
 #include "gpu/cuda/device.h"
 #include "gpu/cuda/device_code.h"
 #include "gpu/cuda/kernels.h"
+#include "gpu/cuda/limits.h"
 #include "gpu/cuda/requirements.h"
 
 namespace granary::gpu {
@@ -29,6 +30,11 @@ class CudaDevice final : public GpuMemory, public Device {
     }
 
     Kernels& kernels() override { return *kernels_; }
+    Result<DeviceLimits> measure_limits(std::span<std::byte> scratch) override {
+        const auto limits = cuda::measure_limits(*this, scratch);
+        if (!limits) return tl::unexpected(limits.error());
+        return DeviceLimits{limits->products(), limits->copy};
+    }
 
   private:
     CudaDevice() = default;

@@ -6,6 +6,18 @@
 #include <utility>
 
 namespace granary::gpu::cuda {
+namespace {
+
+// f16 products with f32 sums, operations that a multiprocessor does each clock, as the makers'
+// papers on the architectures have them. GeForce cards sum in f32 at half their rate.
+double products_a_clock(int capability) {
+    if (capability >= 100 && capability < 120) return 8192;
+    if (capability == 90) return 4096;
+    if (capability == 80) return 2048;
+    return capability >= 75 ? 512 : 128;
+}
+
+}  // namespace
 
 template <class Call>
 auto GpuMemory::guarded(Call&& call) -> decltype(call()) {
@@ -53,6 +65,8 @@ Result<void> GpuMemory::initialise(std::shared_ptr<const Driver> driver, const O
     info_.id = (driver->api() == Api::cuda ? "cuda:" : "hip:") + std::to_string(facts->ordinal);
     info_.name = facts->name;
     facts_ = *facts;
+    info_.products = facts->processors * facts->clock_hz * products_a_clock(facts->capability);
+    info_.memory = facts->memory_rate;
     info_.face = Face::card;
 
     auto context = SharedContext::create(std::move(driver), options.device);
@@ -240,6 +254,25 @@ void GpuMemory::wait(StreamId stream, gpu::Event event) {
 
 Result<void> GpuMemory::synchronize(StreamId stream) {
     return guarded([&] { return streams_->synchronize(stream); });
+}
+
+void GpuMemory::wait_here(gpu::Event event) {
+    queued([&] { streams_->wait_here(event); });
+}
+
+void GpuMemory::mark(uint32_t number) {
+    queued([&] { streams_->mark(number); });
+}
+
+double GpuMemory::seconds_between(uint32_t from, uint32_t to) {
+    double seconds = 0;
+    queued([&] { seconds = streams_->seconds_between(from, to); });
+    return seconds;
+}
+
+uint64_t GpuMemory::free_bytes_now() {
+    refresh_free_bytes();
+    return info_.free_bytes;
 }
 
 }  // namespace granary::gpu::cuda

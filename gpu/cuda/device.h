@@ -52,6 +52,10 @@ class GpuMemory : public virtual DeviceMemory {
     gpu::Event record(StreamId stream) override;
     void wait(StreamId stream, gpu::Event event) override;
     Result<void> synchronize(StreamId stream) override;
+    void wait_here(gpu::Event event) override;
+    void mark(uint32_t number) override;
+    double seconds_between(uint32_t from, uint32_t to) override;
+    uint64_t free_bytes_now() override;
     bool records() const override { return true; }
     Result<void> begin_recording() override;
     Result<RecordingId> end_recording() override;

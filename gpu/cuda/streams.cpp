@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gpu/cuda/streams.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace granary::gpu::cuda {
@@ -8,8 +9,12 @@ namespace granary::gpu::cuda {
 Result<std::unique_ptr<Streams>> Streams::create(const SharedContext& context) {
     const Driver& driver = context.driver();
     std::unique_ptr<Streams> streams(new Streams(driver));
+    streams->queue(StreamId::compute).lanes.resize(1);
+    streams->queue(StreamId::copy).lanes.resize(kCopyLanes);
     for (Queue& queue : streams->queues_) {
-        Status status = driver.stream_create(&queue.stream, kStreamNonBlocking);
+        Status status = driver.event_create(&queue.join, kEventDisableTiming);
+        for (Stream& lane : queue.lanes)
+            if (status == 0) status = driver.stream_create(&lane, kStreamNonBlocking);
         for (Event& event : queue.events)
             if (status == 0) status = driver.event_create(&event, kEventDisableTiming);
         if (status != 0)
@@ -22,11 +27,20 @@ Result<std::unique_ptr<Streams>> Streams::create(const SharedContext& context) {
 // Errors have nobody who could act on them here; after a lost context they are expected.
 Streams::~Streams() {
     for (Queue& queue : queues_) {
-        if (queue.stream) (void)driver_.stream_synchronize(queue.stream);
+        for (Stream lane : queue.lanes)
+            if (lane) (void)driver_.stream_synchronize(lane);
         for (Event event : queue.events)
             if (event) (void)driver_.event_destroy(event);
-        if (queue.stream) (void)driver_.stream_destroy(queue.stream);
+        if (queue.join) (void)driver_.event_destroy(queue.join);
+        for (Stream lane : queue.lanes)
+            if (lane) (void)driver_.stream_destroy(lane);
     }
+    for (Event event : marks_) (void)driver_.event_destroy(event);
+}
+
+Stream Streams::next_lane(StreamId id) {
+    Queue& from = queue(id);
+    return from.lanes[from.turn++ % from.lanes.size()];
 }
 
 void Streams::note(Status status, std::string_view function, size_t bytes) {
@@ -37,35 +51,69 @@ void Streams::note(Status status, std::string_view function, size_t bytes) {
 
 void Streams::copy(StreamId stream, void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
-    note(driver_.copy_async(to, from, bytes, queue(stream).stream), "an asynchronous copy", bytes);
+    note(driver_.copy_async(to, from, bytes, next_lane(stream)), "an asynchronous copy", bytes);
 }
 
 void Streams::fill(StreamId stream, void* to, int byte, size_t bytes) {
     if (bytes == 0) return;
     note(driver_.fill_async(reinterpret_cast<Address>(to), static_cast<unsigned char>(byte), bytes,
-                            queue(stream).stream),
+                            next_lane(stream)),
          driver_.fill_async.name(), bytes);
 }
 
 gpu::Event Streams::record(StreamId stream) {
     Queue& from = queue(stream);
+    for (size_t lane = 1; lane < from.lanes.size(); ++lane) {
+        note(driver_.event_record(from.join, from.lanes[lane]), driver_.event_record.name());
+        note(driver_.stream_wait(from.lanes[0], from.join, 0), driver_.stream_wait.name());
+    }
     const uint64_t ticket = ++from.recorded;
-    note(driver_.event_record(from.events[ticket % kEvents], from.stream),
+    note(driver_.event_record(from.events[ticket % kEvents], from.lanes[0]),
          driver_.event_record.name());
     return {ticket, stream};
 }
 
 void Streams::wait(StreamId stream, gpu::Event event) {
-    if (event.ticket == 0 || event.stream == stream) return;  // a stream is in order with itself
+    if (event.ticket == 0) return;
+    if (event.stream == stream && queue(stream).lanes.size() == 1) return;  // in order with itself
     const Event driver_event = queue(event.stream).events[event.ticket % kEvents];
-    note(driver_.stream_wait(queue(stream).stream, driver_event, 0), driver_.stream_wait.name());
+    for (Stream lane : queue(stream).lanes)
+        note(driver_.stream_wait(lane, driver_event, 0), driver_.stream_wait.name());
+}
+
+void Streams::wait_here(gpu::Event event) {
+    if (event.ticket == 0) return;
+    const Event driver_event = queue(event.stream).events[event.ticket % kEvents];
+    note(driver_.event_synchronize(driver_event), driver_.event_synchronize.name());
+}
+
+void Streams::mark(uint32_t number) {
+    while (marks_.size() <= number) {
+        Event event = nullptr;
+        const Status status = driver_.event_create(&event, 0);
+        note(status, driver_.event_create.name());
+        if (status != 0) return;
+        marks_.push_back(event);
+    }
+    note(driver_.event_record(marks_[number], stream(StreamId::compute)),
+         driver_.event_record.name());
+}
+
+double Streams::seconds_between(uint32_t from, uint32_t to) {
+    float milliseconds = 0;
+    if (std::max(from, to) < marks_.size())
+        note(driver_.event_elapsed(&milliseconds, marks_[from], marks_[to]),
+             driver_.event_elapsed.name());
+    return milliseconds / 1e3;
 }
 
 Result<void> Streams::synchronize(StreamId stream) {
-    const Status status = driver_.stream_synchronize(queue(stream).stream);
-    if (status != 0 && (!failed_ || Driver::is_lost(status)))
-        failed_ = driver_.error(status, driver_.stream_synchronize.name(),
-                                "Work on the GPU did not end well");
+    for (Stream lane : queue(stream).lanes) {
+        const Status status = driver_.stream_synchronize(lane);
+        if (status != 0 && (!failed_ || Driver::is_lost(status)))
+            failed_ = driver_.error(status, driver_.stream_synchronize.name(),
+                                    "Work on the GPU did not end well");
+    }
     if (!failed_) return {};
     return tl::unexpected(*std::exchange(failed_, std::nullopt));
 }

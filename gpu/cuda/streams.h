@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "gpu/cuda/context.h"
 #include "gpu/device.h"
@@ -25,26 +26,36 @@ class Streams {
     gpu::Event record(StreamId stream);
     void wait(StreamId stream, gpu::Event event);
     Result<void> synchronize(StreamId stream);
+    void wait_here(gpu::Event event);
+    void mark(uint32_t number);
+    double seconds_between(uint32_t from, uint32_t to);
     // Keeps the first error for that.
     void note(Status status, std::string_view function, size_t bytes = 0);
 
-    Stream stream(StreamId id) const { return queues_[static_cast<size_t>(id)].stream; }
+    Stream stream(StreamId id) const { return queues_[static_cast<size_t>(id)].lanes[0]; }
 
   private:
     // Waiting for an event whose place was taken by a later one of its stream waits for that one:
     // longer than needed, never too short.
     static constexpr size_t kEvents = 64;
+    // Copies take turns on two streams of the driver: while one begins or ends a copy, the other's
+    // keeps the link busy.
+    static constexpr size_t kCopyLanes = 2;
     struct Queue {
-        Stream stream = nullptr;
+        std::vector<Stream> lanes;
         std::array<Event, kEvents> events{};
+        Event join = nullptr;  // of the second lane with the first
         uint64_t recorded = 0;
+        size_t turn = 0;
     };
 
     explicit Streams(const Driver& driver) : driver_(driver) {}
     Queue& queue(StreamId id) { return queues_[static_cast<size_t>(id)]; }
+    Stream next_lane(StreamId id);
 
     const Driver& driver_;
     std::array<Queue, 2> queues_;  // by StreamId
+    std::vector<Event> marks_;     // from the first mark on
     std::optional<Error> failed_;  // the first since the last synchronize
 };
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/cli/bench_report.h"
 #include "engine/cli/plan.h"
 #include "tests/gguf/gguf_builder.h"
 
@@ -52,14 +53,27 @@ TEST(Bench, SaysWhatMemoryDidAndWritesAProfile) {
     std::ostringstream out, err;
     ASSERT_EQ(bench(options, out, err), kOk) << err.str();
     const auto json = nlohmann::json::parse(out.str());
+    ASSERT_EQ(json["stages"].size(), 1u);
+    const auto& stage = json["stages"][0];
     for (const char* key :
          {"prefill_tok_s", "decode_tok_s", "predicted_prefill_tok_s", "predicted_decode_tok_s"})
-        EXPECT_GT(json[key].get<double>(), 0) << key;
-    EXPECT_EQ(json["schedule"].front()["from"], 0);
-    EXPECT_GT(json["kv_granules_moved"], 0);
-    EXPECT_LE(json["token_seconds"]["p50"], json["token_seconds"]["p99"]);
-    EXPECT_LE(json["token_seconds"]["p99"], json["token_seconds"]["max"]);
-    EXPECT_FALSE(json["token_seconds"]["worst_cause"].get<std::string>().empty());
+        EXPECT_GT(stage[key].get<double>(), 0) << key;
+    EXPECT_EQ(stage["schedule"].front()["from"], 0);
+    EXPECT_GT(stage["kv_granules_moved"], 0);
+    EXPECT_LE(stage["token_seconds"]["p50"], stage["token_seconds"]["p99"]);
+    EXPECT_LE(stage["token_seconds"]["p99"], stage["token_seconds"]["max"]);
+    EXPECT_FALSE(stage["token_seconds"]["worst_cause"].get<std::string>().empty());
+    // The phases are all of the reading but its memory and its last step's logits.
+    double phases = 0;
+    for (const char* phase : {"dense", "attention", "experts", "waiting", "memory"})
+        phases += stage["prefill_seconds"][phase].get<double>();
+    const double all = stage["prefill_seconds"]["all"].get<double>();
+    EXPECT_GT(phases, 0.8 * all);
+    EXPECT_LE(phases, all);
+    EXPECT_GT(stage["bytes_streamed"], 0);
+    EXPECT_GT(stage["hit_share"], 0);
+    EXPECT_LE(stage["hit_share"], 1);
+    EXPECT_GT(json["limits"]["link_bytes_per_s"], 0);
     EXPECT_EQ(json["driver_allocations_after_load"], 0);
     for (const auto& [key, rate] : json["rates"].items()) EXPECT_GT(rate.get<double>(), 0) << key;
 
@@ -71,6 +85,38 @@ TEST(Bench, SaysWhatMemoryDidAndWritesAProfile) {
     EXPECT_EQ(profile->rates.products, json["rates"]["products_flop_per_s"].get<double>());
     options.device_profile = folder.file("no/such/folder.json");
     EXPECT_EQ(bench(options, out, err), kBadInput);
+}
+
+TEST(Bench, SweepsOverDepthsInOneConversation) {
+    BenchOptions options;
+    options.model = kStarter;
+    options.decode_tokens = 8;
+    options.sweep = {300, 900, 900};
+    options.json = true;
+    options.settings.vram_budget = 36 << 20;
+    std::ostringstream out, err;
+    ASSERT_EQ(bench(options, out, err), kOk) << err.str();
+    const auto stages = nlohmann::json::parse(out.str())["stages"];
+    ASSERT_EQ(stages.size(), 3u);
+    EXPECT_EQ(stages[0]["depth"], 0);
+    EXPECT_EQ(stages[1]["depth"], 308);
+    EXPECT_EQ(stages[1]["prompt_tokens"], 592);
+    EXPECT_EQ(stages[2]["prompt_tokens"], 0);  // it is that deep already
+    EXPECT_EQ(stages[2]["prefill_tok_s"], 0);
+    EXPECT_GT(stages[2]["decode_tok_s"], 0);
+}
+
+TEST(Bench, MeasuresBehindADepth) {
+    BenchOptions options;
+    options.model = kStarter;
+    options.depth = 1000;
+    options.prompt_tokens = 64;
+    options.decode_tokens = 4;
+    options.repeat = 2;
+    std::ostringstream out, err;
+    ASSERT_EQ(bench(options, out, err), kOk) << err.str();
+    EXPECT_NE(out.str().find("(64 tokens from 1,000; predicted "), std::string::npos) << out.str();
+    EXPECT_NE(out.str().find("4 tokens from 1,064"), std::string::npos) << out.str();
 }
 
 }  // namespace

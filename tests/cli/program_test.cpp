@@ -174,8 +174,8 @@ TEST_F(Program, BenchAddsUp) {
                         " -p 100 -n 8 --json --vram-budget 40MiB --granule 64KiB");
     ASSERT_EQ(ran.code, kOk) << ran.err;
     const auto json = nlohmann::json::parse(ran.out);
-    EXPECT_GT(json["prefill_tok_s"], 0.0);
-    EXPECT_GT(json["decode_tok_s"], 0.0);
+    EXPECT_GT(json["stages"][0]["prefill_tok_s"], 0.0);
+    EXPECT_GT(json["stages"][0]["decode_tok_s"], 0.0);
     EXPECT_EQ(json["granule_bytes"], 65536);
     EXPECT_EQ(json["driver_allocations_after_load"], 0);
     uint64_t sum = 0;

@@ -51,6 +51,9 @@ class Requests : public ::testing::Test {
         expect_sums();
         return said;
     }
+    bool bench(uint32_t prompt_tokens, uint32_t decode_tokens) {
+        return engine_->bench(std::array{BenchStage{prompt_tokens, decode_tokens}}).has_value();
+    }
     void take_turns();
     void expect_sums() {
         uint64_t sum = 0;
@@ -335,8 +338,8 @@ TEST_F(Requests, NumbersAndSpeedsDisturbNoConversation) {
         EXPECT_EQ(first->logits[0], first->logits[2]);
         EXPECT_EQ(first->greedy.size(), 3u);
         EXPECT_EQ(first->greedy[0], first->argmax[4]);
-        ASSERT_TRUE(engine_->bench(1000, 24));
-        ASSERT_TRUE(engine_->bench(0, 0));
+        ASSERT_TRUE(bench(1000, 24));
+        ASSERT_TRUE(bench(0, 0));
         expect_sums();
         EXPECT_EQ(*say(request), expected);
         EXPECT_EQ(engine_->logits(tokens)->logits, first->logits);
@@ -353,9 +356,9 @@ TEST_F(Requests, NumbersAndSpeedsDisturbNoConversation) {
             ASSERT_FALSE(refused);
             EXPECT_EQ(refused.error().kind, kind) << refused.error().message();
         }
-        EXPECT_FALSE(engine_->bench(1025, 0));
-        EXPECT_FALSE(engine_->bench(UINT32_MAX, UINT32_MAX));
-        EXPECT_FALSE(engine_->bench(0, 1024));
+        EXPECT_FALSE(bench(1025, 0));
+        EXPECT_FALSE(bench(UINT32_MAX, UINT32_MAX));
+        EXPECT_FALSE(bench(0, 1024));
         EXPECT_EQ(*say(request), expected);
     }
 }

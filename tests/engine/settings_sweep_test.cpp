@@ -340,7 +340,7 @@ TEST_F(Applied, AnEngineWithoutMemorySaysSo) {
     request.messages = {{"user", "hello"}};
     const auto refused = engine.answer(id, request, {}, {});
     const auto numbers = engine.logits({{1, 2, 3}, {}, 0});
-    const auto speed = engine.bench(4, 4);
+    const auto speed = engine.bench(std::array{BenchStage{4, 4}});
     EXPECT_FALSE(engine.create_conversation());
     engine.drop_conversation(id);
     const auto again = engine.apply(settings);

@@ -162,7 +162,8 @@ Status cuDeviceTotalMem_v2(size_t* bytes, Ordinal) {
     return 0;
 }
 Status cuDeviceGetAttribute(int* value, int attribute, Ordinal) {
-    const std::map<int, int> values{{75, 8}, {76, 6}, {16, 80}, {18, 0}, {17, 1}, {102, 1}};
+    const std::map<int, int> values{{75, 8},  {76, 6},       {16, 80},      {18, 0},  {17, 1},
+                                    {102, 1}, {13, 1665000}, {36, 9501000}, {37, 384}};
     if (!values.contains(attribute)) return kInvalid;
     *value = values.at(attribute);
     return 0;

@@ -53,6 +53,7 @@ class BookDevice final : public gpu::Device {
     gpu::Event record(gpu::StreamId stream) override;
     void wait(gpu::StreamId stream, gpu::Event event) override;
     Result<void> synchronize(gpu::StreamId stream) override;
+    void wait_here(gpu::Event) override {}
 
   private:
     static constexpr gpu::GranuleId kNone = UINT32_MAX;

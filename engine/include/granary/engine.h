@@ -6,12 +6,14 @@
 // too, and bytes() may be zeros.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,9 +54,9 @@ struct Sampling {
 
 struct Request {
     std::vector<Message> messages;
-    std::string raw;             // used instead of messages when use_raw: no template
+    std::string raw;  // used instead of messages when use_raw: no template
     bool use_raw = false;
-    bool continue_last = false;  // the last message is an assistant's, to be continued
+    bool continue_last = false;          // the last message is an assistant's, to be continued
     std::optional<uint32_t> max_tokens;  // -n; else until the answer ends or the context is full
     Sampling sampling;
 };
@@ -76,13 +78,14 @@ struct Report {
     double answer_seconds = 0;
     double first_token_seconds = 0;  // from the call to the first text
     uint32_t loan_granules = 0;
-    uint32_t loan_experts = 0;  // slots that the loan took
+    uint32_t loan_experts = 0;            // slots that the loan took
     std::vector<ScheduledChunks> chunks;  // as they were read; smaller at last: the loan shrank
     double memory_seconds = 0;            // spent on growing K/V and shrinking the loan
     uint32_t kv_cells_added = 0;
     uint32_t kv_granules_added = 0;
     uint64_t driver_allocations = 0;  // during the request
     bool streamed = false;            // all experts streamed in at least one chunk
+    uint64_t bytes_streamed = 0;      // of experts, over the link
 
     // "kept 1,412 of 1,430 tokens, read 18"
     std::string kept_line() const;
@@ -93,8 +96,8 @@ struct Report {
 
 // Called on the engine's thread; must return soon.
 struct Listener {
-    std::function<void(const Report&)> on_read;        // the prompt is read
-    std::function<void(std::string_view)> on_text;     // whole UTF-8 characters
+    std::function<void(const Report&)> on_read;     // the prompt is read
+    std::function<void(std::string_view)> on_text;  // whole UTF-8 characters
     std::function<void(uint32_t done, uint32_t total, double eta_seconds)> on_progress;
 };
 
@@ -120,8 +123,8 @@ struct LogitsRequest {
     uint32_t greedy = 0;
 };
 struct LogitsResult {
-    std::vector<TokenId> argmax;              // [tokens]
-    std::vector<std::vector<float>> logits;   // [positions][vocab]
+    std::vector<TokenId> argmax;             // [tokens]
+    std::vector<std::vector<float>> logits;  // [positions][vocab]
     std::vector<TokenId> greedy;
 };
 
@@ -132,10 +135,32 @@ struct TokenTime {
     uint32_t kv_granules = 0;   // that K/V grew by
     uint64_t bytes_copied = 0;  // of experts that it missed
 };
+// Of a prompt's time: norms, projections, router and combination; attention and delta nets, with
+// their rotations; experts; and waiting for experts that are still being copied.
+enum class Phase : uint8_t { dense, attention, experts, waiting };
+inline constexpr int kPhases = 4;
+std::string_view phase_name(Phase phase);
+using PhaseSeconds = std::array<double, kPhases>;
+
+// A bench goes through its stages in one conversation: each reads, then answers. Tokens are random,
+// so that nobody's greedy loop is measured.
+struct BenchStage {
+    uint32_t prompt_tokens = 0, decode_tokens = 0;  // 0 leaves one out
+};
 struct BenchResult {
+    uint32_t depth = 0;  // cells before the stage
     double prefill_tok_s = 0, decode_tok_s = 0;
     Report reading;
+    PhaseSeconds phases{};                           // of the reading
+    uint32_t experts_before = 0, experts_after = 0;  // with a slot, before and after the reading
+    uint64_t hits = 0, misses = 0;                   // of experts, while answering
     std::vector<TokenTime> tokens;
+};
+// What the device does at most, measured now, bytes or operations a second; 0: not known.
+struct Limits {
+    double products = 0;  // f16 with f32 sums
+    double memory = 0;    // the device's own, read and written
+    double link = 0;      // one long copy of weights to the device
 };
 
 enum class LogLevel : uint8_t { info, warning, error };
@@ -163,8 +188,8 @@ class Engine {
 
     const ModelFacts& model() const;
     const gpu::DeviceInfo& device() const;
-    const Plan& plan() const;        // the one that runs
-    Planner planner() const;         // a copy, for previews on any thread
+    const Plan& plan() const;  // the one that runs
+    Planner planner() const;   // a copy, for previews on any thread
     std::shared_ptr<const Tokenizer> tokenizer() const;
     Telemetry& telemetry();
     bool has_chat_template() const;
@@ -186,8 +211,9 @@ class Engine {
     uint32_t cells(ConversationId id) const;  // tokens held in K/V
 
     // Writes a conversation to a file, in the place of what stood there once all of it is on disk:
-    // its tokens, K/V and newest states, and `messages` for who opens it. The bytes written. Errors:
-    // `refused` where the disk has no room, `io`, `cancelled`; an old file then stays as it is.
+    // its tokens, K/V and newest states, and `messages` for who opens it. The bytes written.
+    // Errors: `refused` where the disk has no room, `io`, `cancelled`; an old file then stays as it
+    // is.
     Result<uint64_t> save_conversation(ConversationId id, const std::string& path,
                                        const std::vector<Message>& messages,
                                        const LoadProgress& progress = {});
@@ -208,8 +234,15 @@ class Engine {
                           const StopSignal& stop);
 
     Result<LogitsResult> logits(const LogitsRequest& request);
-    // Random tokens: reads prompt_tokens, then decodes decode_tokens after them. 0 leaves one out.
-    Result<BenchResult> bench(uint32_t prompt_tokens, uint32_t decode_tokens);
+    // One result a stage. No conversation of others changes. Errors: those of a prompt that does
+    // not fit; `cancelled`.
+    Result<std::vector<BenchResult>> bench(std::span<const BenchStage> stages,
+                                           const Listener& listener = {},
+                                           const StopSignal* stop = nullptr);
+    // In a fraction of a second.
+    Result<Limits> measure_limits();
+    // Of the device's memory, for everybody, as its driver says now.
+    uint64_t free_bytes_now();
 
   private:
     struct Impl;

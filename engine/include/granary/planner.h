@@ -140,8 +140,11 @@ class Planner {
     // What a prompt read as `schedule` says, up to `total` tokens, takes under `plan`.
     PromptTime predict_prompt(const Plan& plan, const std::vector<ScheduledChunks>& schedule,
                               uint32_t total) const;
-    // Seconds of a generated token with `depth` cells before it.
+    // Seconds of a generated token with `depth` cells before it, of whose experts the share `hits`
+    // has a slot: the second one takes that of a text that picks every expert as often.
+    double predict_decode(const Plan& plan, uint32_t depth, double hits) const;
     double predict_decode(const Plan& plan, uint32_t depth) const;
+    double uniform_hits(const Plan& plan, uint32_t depth) const;
 
     // The same layouts with other predictions.
     Planner corrected(const Rates& rates) const { return Planner(model_, device_, rates); }

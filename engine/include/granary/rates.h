@@ -8,13 +8,14 @@
 namespace granary {
 
 // The fewest figures that tell apart what changes with settings: bytes over the link (budget,
-// chunk), products (tokens), attention (depth), weights (chunk, answers) and launches (layers).
-// Dense matrices and experts share one rate: both are quantised weights times rows, and what
-// experts lose with few rows each is the reading of their weights, which is counted by itself.
+// chunk), products (tokens), unpacking (chunk), attention (depth), weights (answers) and launches
+// (layers). Dense matrices and experts share one rate: both are quantised weights times rows, and
+// what experts lose with few rows each is the unpacking, which is counted by itself.
 struct Rates {
     double link = 0;       // bytes/s, weights from host memory to the device
     double memory = 0;     // bytes/s, the device's own memory; bounds the reading of K/V
-    double weights = 0;    // bytes/s, weights as they meet one row: for a token, and once a chunk
+    double weights = 0;    // bytes/s, weights as they meet one row: for a token
+    double unpack = 0;     // bytes/s, weights as they meet many rows: once a chunk
     double products = 0;   // FLOP/s, weights times many rows, with all that is done row by row
     double attention = 0;  // FLOP/s of a prompt's attention
     double cells = 0;      // values/s of K and V that a token's attention takes, memory aside
@@ -26,6 +27,9 @@ struct Rates {
 
 // Of a processor that nobody has measured.
 Rates unmeasured_host(uint32_t threads);
+// Of a GPU that nobody has measured: what its clocks and widths promise, operations and bytes a
+// second, and what became of such promises on one that was.
+Rates unmeasured_card(double products, double memory);
 
 // A stretch of a schedule, with what is predicted of it.
 struct ChunksTime {
