@@ -87,7 +87,11 @@ LoanLayout loan_layout(const ModelFacts& model, const DeviceFacts& device, uint3
         layout.ring_stride =
             *std::max_element(model.expert_bytes.begin(), model.expert_bytes.end());
         layout.ring_wave = device.ring_wave;
+        // Half of a layer's experts, so that the link has work while attention computes.
         layout.ring_waves = device.ring_waves;
+        if (layout.ring_wave > 1)
+            layout.ring_waves = std::clamp(model.experts / (2 * layout.ring_wave),
+                                           device.ring_waves, 2 * device.ring_waves);
         layout.bytes += uint64_t{layout.ring_waves} * layout.ring_wave * layout.ring_stride;
     }
     return layout;

@@ -137,24 +137,27 @@ class Calibration {
         rates.memory = 2.0 * static_cast<double>(half) / *copies;
 
         if (memory_.experts().rows() == 0) return {};
-        const size_t ring = size_t{loan_.layout.ring_wave} * loan_.layout.ring_waves;
+        // As many at once as a wave of the ring, where they follow one another.
+        const size_t wave = std::min<size_t>(loan_.layout.ring_wave, model_.facts.experts);
         uint64_t bytes = 0;
         auto experts = typical(kPatience, [&]() -> Result<double> {
             bytes = 0;
             const auto start = Clock::now();
             for (const Layer& layer : model_.layers) {
                 const MoeWeights& moe = layer.moe;
-                // Another expert each time: none is in a cache yet.
-                const gpu::ExpertEntry& home = moe.home[++next_ % moe.home.size()];
+                // Other experts each time: none is in a cache yet.
+                next_ += wave;
+                const gpu::ExpertEntry& home = moe.home[next_ % (moe.home.size() - wave + 1)];
                 std::byte* const to =
-                    loan_.base + loan_.layout.ring + next_ % ring * loan_.layout.ring_stride;
+                    loan_.base + loan_.layout.ring +
+                    next_ / wave % loan_.layout.ring_waves * wave * loan_.layout.ring_stride;
                 const auto copy = [&](uint64_t offset, const std::byte* from, uint64_t size) {
                     device_.copy(gpu::StreamId::copy, to + offset, from, size);
                     bytes += size;
                 };
-                copy(0, home.gate, moe.gate_bytes);
-                copy(moe.up_offset, home.up, moe.up_bytes);
-                copy(moe.down_offset, home.down, moe.down_bytes);
+                copy(0, home.gate, wave * moe.gate_bytes);
+                copy(wave * moe.up_offset, home.up, wave * moe.up_bytes);
+                copy(wave * moe.down_offset, home.down, wave * moe.down_bytes);
             }
             if (auto r = device_.synchronize(gpu::StreamId::copy); !r)
                 return tl::unexpected(r.error());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The prompt loop: a chunk of tokens passes through all layers together, in the loan's buffers.
 #include <algorithm>
+#include <array>
 
 #include "engine/run/clock.h"
 #include "engine/run/pass.h"
@@ -106,13 +107,28 @@ class ExpertPass {
         const std::vector<int32_t>& missing = layers_[wave.layer].missing;
         return {&missing[wave.first], std::min(wave_size_, missing.size() - wave.first)};
     }
+    // One matrix of each expert of a wave: they lie side by side in the ring, as they do in the
+    // file, so that experts that follow one another are one copy.
+    struct Part {
+        const std::byte* gpu::ExpertEntry::*matrix;
+        std::byte* begin;
+        size_t bytes, stride;
+    };
+    std::array<Part, 3> parts_of(size_t wave) const {
+        const gpu::ExpertCacheView& known = run_.memory.experts().known(waves_[wave].layer);
+        std::byte* const begin = loan_.base + loan_.layout.ring +
+                                 wave % filled_.size() * wave_size_ * loan_.layout.ring_stride;
+        const size_t gate = known.up_offset, up = known.down_offset - known.up_offset;
+        return {{{&gpu::ExpertEntry::gate, begin, known.gate_bytes, gate},
+                 {&gpu::ExpertEntry::up, begin + wave_size_ * gate, known.up_bytes, up},
+                 {&gpu::ExpertEntry::down, begin + wave_size_ * (gate + up), known.down_bytes,
+                  round_up(known.down_bytes, kPartAlignment)}}};
+    }
     // Where expert number `i` of wave number `wave` lies in the ring.
     gpu::ExpertEntry place_of(size_t wave, size_t i) const {
-        const gpu::ExpertCacheView& known = run_.memory.experts().known(waves_[wave].layer);
-        std::byte* const buffer =
-            loan_.base + loan_.layout.ring +
-            (wave % filled_.size() * wave_size_ + i) * loan_.layout.ring_stride;
-        return {buffer, buffer + known.up_offset, buffer + known.down_offset};
+        gpu::ExpertEntry entry;
+        for (const Part& part : parts_of(wave)) entry.*part.matrix = part.begin + i * part.stride;
+        return entry;
     }
 
     // Writes the layer's pointer table: slots for residents, places in the ring for the others.
@@ -141,20 +157,21 @@ class ExpertPass {
     void copy_next_wave() {
         if (copied_ == waves_.size()) return;
         const Wave& wave = waves_[copied_];
-        const gpu::ExpertCacheView& known = run_.memory.experts().known(wave.layer);
+        const std::span<const int32_t> experts = experts_of(wave);
         const std::vector<gpu::ExpertEntry>& home = run_.model.layers[wave.layer].moe.home;
         const size_t place = copied_ % filled_.size();
-        const auto copy = [&](const std::byte* to, const std::byte* from, size_t bytes) {
-            run_.device.copy(gpu::StreamId::copy, const_cast<std::byte*>(to), from, bytes);
-            bytes_streamed_ += bytes;
-        };
         run_.device.wait(gpu::StreamId::copy, drained_[place]);
-        size_t i = 0;
-        for (const int32_t expert : experts_of(wave)) {
-            const gpu::ExpertEntry to = place_of(copied_, i++);
-            copy(to.gate, home[expert].gate, known.gate_bytes);
-            copy(to.up, home[expert].up, known.up_bytes);
-            copy(to.down, home[expert].down, known.down_bytes);
+        for (const Part& part : parts_of(copied_)) {
+            const auto from = [&](size_t i) { return home[experts[i]].*part.matrix; };
+            for (size_t i = 0, n = 1; i < experts.size(); i += n) {
+                n = 1;
+                while (i + n < experts.size() && part.stride == part.bytes &&
+                       from(i + n) == from(i) + n * part.bytes)
+                    ++n;
+                run_.device.copy(gpu::StreamId::copy, part.begin + i * part.stride, from(i),
+                                 n * part.bytes);
+                bytes_streamed_ += n * part.bytes;
+            }
         }
         filled_[place] = run_.device.record(gpu::StreamId::copy);
         ++copied_;
