@@ -33,26 +33,6 @@ Stages stages_of(const BenchOptions& options) {
     return stages;
 }
 
-// What the planner says, knowing the rates.
-void predict(const Engine& engine, const Rates& rates, StageReport& report) {
-    const Planner planner(engine.model(), engine.planner().device(), rates);
-    const Plan& plan = engine.plan();
-    const uint32_t from = report.last.depth, to = from + report.stage.prompt_tokens;
-    if (report.stage.prompt_tokens) {
-        const auto schedule = planner.schedule(plan, {}, from, to);
-        if (schedule && !schedule->empty())
-            report.predicted_reading =
-                (to - from) / planner.predict_prompt(plan, *schedule, to).seconds;
-    }
-    if (report.stage.decode_tokens == 0) return;
-    const uint32_t middle = to + report.stage.decode_tokens / 2;
-    report.uniform_hits = planner.uniform_hits(plan, middle);
-    report.predicted_answering = 1 / planner.predict_decode(plan, middle, report.uniform_hits);
-    const double picks = static_cast<double>(report.last.hits + report.last.misses);
-    const double hits = picks > 0 ? static_cast<double>(report.last.hits) / picks : 1;
-    report.predicted_at_hits = 1 / planner.predict_decode(plan, middle, hits);
-}
-
 Result<BenchReport> measure(Engine& engine, const BenchOptions& options) {
     const Stages stages = stages_of(options);
     // The first run touches pages and threads; it is not counted.

@@ -21,10 +21,6 @@ std::string percent(double share) {
 double share_of(double part, double whole) {
     return part / std::max(whole, 1e-9);
 }
-double hit_share(const BenchResult& result) {
-    const uint64_t picks = result.hits + result.misses;
-    return picks ? static_cast<double>(result.hits) / static_cast<double>(picks) : 1;
-}
 // Bytes a second over the link while a prompt was read.
 double streaming(const BenchResult& result) {
     return share_of(static_cast<double>(result.reading.bytes_streamed),
@@ -38,47 +34,6 @@ std::string spread(const Speed& speed) {
 
 ordered_json json_of(const Speed& speed) {
     return {{"median", speed.median}, {"least", speed.least}, {"most", speed.most}};
-}
-
-ordered_json json_of(const StageReport& report) {
-    const BenchResult& last = report.last;
-    const Report& reading = last.reading;
-    ordered_json json;
-    json["depth"] = last.depth;
-    json["prompt_tokens"] = report.stage.prompt_tokens;
-    json["decode_tokens"] = report.stage.decode_tokens;
-    json["prefill_tok_s"] = report.reading.median;
-    json["prefill_runs"] = json_of(report.reading);
-    json["predicted_prefill_tok_s"] = report.predicted_reading;
-    for (int i = 0; i < kPhases; ++i)
-        json["prefill_seconds"][std::string(phase_name(static_cast<Phase>(i)))] = last.phases[i];
-    json["prefill_seconds"]["memory"] = reading.memory_seconds;
-    json["prefill_seconds"]["all"] = reading.read_seconds;
-    json["memory_seconds_share"] = share_of(reading.memory_seconds, reading.read_seconds);
-    json["bytes_streamed"] = reading.bytes_streamed;
-    json["streamed_bytes_per_s"] = streaming(last);
-    ordered_json schedule = ordered_json::array();
-    for (const ScheduledChunks& part : reading.chunks)
-        schedule.push_back({{"from", part.from}, {"chunk", part.chunk}});
-    json["schedule"] = schedule;
-    json["kv_granules_moved"] = reading.kv_granules_added;
-    json["loan_granules_moved"] = reading.loan_granules;
-    json["experts_before"] = last.experts_before;
-    json["experts_after"] = last.experts_after;
-    json["decode_tok_s"] = report.answering.median;
-    json["decode_runs"] = json_of(report.answering);
-    json["predicted_decode_tok_s"] = report.predicted_at_hits;
-    json["predicted_decode_tok_s_uniform"] = report.predicted_answering;
-    json["hit_share"] = hit_share(last);
-    json["hit_share_uniform"] = report.uniform_hits;
-    json["token_seconds"] = {{"p50", report.tokens.median},
-                             {"p99", report.tokens.p99},
-                             {"max", report.tokens.most},
-                             {"worst_cell", report.tokens.worst.cell},
-                             {"worst_bytes_copied", report.tokens.worst.bytes_copied},
-                             {"worst_kv_granules", report.tokens.worst.kv_granules},
-                             {"worst_cause", report.tokens.cause}};
-    return json;
 }
 
 void print_reading(std::ostream& out, const StageReport& report, const Limits& limits) {
@@ -140,6 +95,69 @@ void print_sweep(std::ostream& out, const BenchReport& report) {
 }
 
 }  // namespace
+
+double hit_share(const BenchResult& result) {
+    const uint64_t picks = result.hits + result.misses;
+    return picks ? static_cast<double>(result.hits) / static_cast<double>(picks) : 1;
+}
+
+void predict(const Engine& engine, const Rates& rates, StageReport& report) {
+    const Planner planner(engine.model(), engine.planner().device(), rates);
+    const Plan& plan = engine.plan();
+    const uint32_t from = report.last.depth, to = from + report.stage.prompt_tokens;
+    if (report.stage.prompt_tokens) {
+        const auto schedule = planner.schedule(plan, {}, from, to);
+        if (schedule && !schedule->empty())
+            report.predicted_reading =
+                (to - from) / planner.predict_prompt(plan, *schedule, to).seconds;
+    }
+    if (report.stage.decode_tokens == 0) return;
+    const uint32_t middle = to + report.stage.decode_tokens / 2;
+    report.uniform_hits = planner.uniform_hits(plan, middle);
+    report.predicted_answering = 1 / planner.predict_decode(plan, middle, report.uniform_hits);
+    report.predicted_at_hits = 1 / planner.predict_decode(plan, middle, hit_share(report.last));
+}
+
+ordered_json json_of(const StageReport& report) {
+    const BenchResult& last = report.last;
+    const Report& reading = last.reading;
+    ordered_json json;
+    json["depth"] = last.depth;
+    json["prompt_tokens"] = report.stage.prompt_tokens;
+    json["decode_tokens"] = report.stage.decode_tokens;
+    json["prefill_tok_s"] = report.reading.median;
+    json["prefill_runs"] = json_of(report.reading);
+    json["predicted_prefill_tok_s"] = report.predicted_reading;
+    for (int i = 0; i < kPhases; ++i)
+        json["prefill_seconds"][std::string(phase_name(static_cast<Phase>(i)))] = last.phases[i];
+    json["prefill_seconds"]["memory"] = reading.memory_seconds;
+    json["prefill_seconds"]["all"] = reading.read_seconds;
+    json["memory_seconds_share"] = share_of(reading.memory_seconds, reading.read_seconds);
+    json["bytes_streamed"] = reading.bytes_streamed;
+    json["streamed_bytes_per_s"] = streaming(last);
+    ordered_json schedule = ordered_json::array();
+    for (const ScheduledChunks& part : reading.chunks)
+        schedule.push_back({{"from", part.from}, {"chunk", part.chunk}});
+    json["schedule"] = schedule;
+    json["kv_granules_moved"] = reading.kv_granules_added;
+    json["loan_granules_moved"] = reading.loan_granules;
+    json["experts_before"] = last.experts_before;
+    json["experts_after"] = last.experts_after;
+    json["decode_tok_s"] = report.answering.median;
+    json["decode_runs"] = json_of(report.answering);
+    json["predicted_decode_tok_s"] = report.predicted_at_hits;
+    json["predicted_decode_tok_s_uniform"] = report.predicted_answering;
+    json["hit_share"] = hit_share(last);
+    json["hit_share_uniform"] = report.uniform_hits;
+    json["token_seconds"] = {{"p50", report.tokens.median},
+                             {"p99", report.tokens.p99},
+                             {"max", report.tokens.most},
+                             {"worst_cell", report.tokens.worst.cell},
+                             {"worst_bytes_copied", report.tokens.worst.bytes_copied},
+                             {"worst_kv_granules", report.tokens.worst.kv_granules},
+                             {"worst_cause", report.tokens.cause}};
+    return json;
+}
 
 TokenTimes token_times(std::vector<TokenTime> tokens, double link) {
     TokenTimes times;

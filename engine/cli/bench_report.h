@@ -3,6 +3,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -37,12 +38,19 @@ struct StageReport {
     double predicted_at_hits = 0;    // with the share of hits that was measured
     double uniform_hits = 0;         // the share of hits if every expert were picked as often
 };
+// Fills what is predicted, by the planner with `rates`.
+void predict(const Engine& engine, const Rates& rates, StageReport& report);
+
 struct BenchReport {
     std::vector<StageReport> stages;
     Rates rates;
     Limits limits;
     uint64_t free_before = 0, free_after = 0;  // as the driver says: once loaded, and at the end
 };
+
+nlohmann::ordered_json json_of(const StageReport& report);
+// Share of picked experts that had a slot while the stage answered.
+double hit_share(const BenchResult& result);
 
 void print_json(std::ostream& out, const Engine& engine, const BenchReport& report);
 void print_text(std::ostream& out, const Engine& engine, const BenchReport& report);

@@ -16,6 +16,7 @@
 #include "engine/cli/render_template.h"
 #include "engine/cli/run.h"
 #include "engine/cli/settings_options.h"
+#include "engine/cli/suite.h"
 #include "engine/cli/tokenize.h"
 #include "granary/version.h"
 
@@ -206,6 +207,15 @@ int main(int argc, char** argv) {
         ->add_option("--device-profile-out", bench_options.device_profile,
                      "Write what the planner must know of this device, with its rates")
         ->type_name("FILE");
+    std::string suite_name;
+    std::vector<uint32_t> suite_rows;
+    bench
+        ->add_option("--suite", suite_name,
+                     "longctx: contexts to 522,000 tokens on consumer budgets, row by row")
+        ->check(CLI::IsMember({"longctx"}));
+    bench->add_option("--rows", suite_rows, "Rows of the suite to run (all; 0: none)")
+        ->delimiter(',')
+        ->check(count);
     bench->add_flag("--json", bench_options.json, "As JSON");
     bench_settings.add_to(*bench);
     bench->callback([&] {
@@ -215,7 +225,12 @@ int main(int argc, char** argv) {
             return;
         }
         bench_options.settings = *settings;
-        code = cli::bench(bench_options, std::cout, std::cerr);
+        if (suite_name.empty())
+            code = cli::bench(bench_options, std::cout, std::cerr);
+        else
+            code = cli::long_context_suite(
+                {bench_options.model, suite_rows, bench_options.json, *settings}, std::cout,
+                std::cerr);
     });
 
     try {

@@ -10,6 +10,7 @@
 
 #include "engine/cli/bench_report.h"
 #include "engine/cli/plan.h"
+#include "engine/cli/suite.h"
 #include "tests/gguf/gguf_builder.h"
 
 namespace granary::test {
@@ -117,6 +118,33 @@ TEST(Bench, MeasuresBehindADepth) {
     ASSERT_EQ(bench(options, out, err), kOk) << err.str();
     EXPECT_NE(out.str().find("(64 tokens from 1,000; predicted "), std::string::npos) << out.str();
     EXPECT_NE(out.str().find("4 tokens from 1,064"), std::string::npos) << out.str();
+}
+
+TEST(LongContextSuite, ForetellsEveryCell) {
+    std::ostringstream out, err;
+    Settings host;
+    host.device = "host";
+    ASSERT_EQ(long_context_suite({kStarter, {0}, true, host}, out, err), kOk) << err.str();
+    const auto rows = nlohmann::json::parse(out.str());
+    ASSERT_EQ(rows.size(), 51u);  // 3 lengths, 4 formats, 4 budgets; 3 smallest ones
+    int smallest = 0;
+    for (const auto& row : rows) {
+        EXPECT_GT(row["predicted_prefill_tok_s"].get<double>(), 0) << row;
+        EXPECT_FALSE(row.contains("measured"));
+        smallest += row["smallest"].get<bool>();
+    }
+    EXPECT_EQ(smallest, 3);
+    // A granule less than the smallest is refused.
+    Settings settings = host;
+    settings.max_context = 524288;
+    settings.prefill = {AutoCount::Kind::number, 6144};
+    settings.kv = gpu::KvFormat::k8v4;
+    settings.vram_budget = rows[2]["budget_bytes"];
+    const auto planner = make_planner(kStarter, settings);
+    ASSERT_TRUE(planner);
+    EXPECT_TRUE(planner->plan(settings));
+    settings.vram_budget -= 2 << 20;
+    EXPECT_FALSE(planner->plan(settings));
 }
 
 }  // namespace
