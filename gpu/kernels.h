@@ -87,6 +87,7 @@ struct Routes {
     int32_t* first = nullptr;   // [experts + 1] where each expert's routes begin in `order`
     int32_t* order = nullptr;   // [rows * used] routes sorted by expert, then by route number
     uint32_t rows = 0;
+    bool decode = false;  // as in Activations
 };
 
 // One expert's three matrices; gate null: not here.
@@ -257,6 +258,22 @@ class Kernels {
     // slots than routes it is read in place from home. Updates residency, heat and counters.
     virtual void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                                const DecodePlace* place) = 0;
+
+    // What follows each other in every layer of a decode step, for backends that do it at once.
+    // route, then fetch_experts where the layer has slots.
+    virtual void route_and_fetch(const RouterShape& shape, const Weight& router, const float* x,
+                                 const Routes& routes, const ExpertCacheView& cache,
+                                 const DecodePlace* place) {
+        route(shape, router, x, routes);
+        if (cache.slots > 0) fetch_experts(cache, routes, shape.used, place);
+    }
+    // combine, then rms_norm of x.
+    virtual void combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,
+                                  const void* out, float* x, const float* weight, float eps,
+                                  const Activations& norm) {
+        combine(routes, used, hidden, out, x);
+        rms_norm(x, weight, eps, norm);
+    }
 
     // best[i] = index of the largest of logits[i, :], the lowest among equals.
     virtual void argmax(const float* logits /*[n, vocab]*/, uint32_t n, uint32_t vocab,

@@ -19,6 +19,7 @@ void queue_step(const RunContext& run, uint32_t rows) {
     const gpu::DecodePlace* const place = place_of(run);
 
     kernels.embed(model.embedding, at.tokens, rows, at.x);
+    kernels.rms_norm(at.x, mixer_norm(model, 0), model.norm_eps, at.norm);
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
@@ -26,14 +27,20 @@ void queue_step(const RunContext& run, uint32_t rows) {
         mix(run, n, at, {place});
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
-        kernels.route(moe.routing, moe.router, at.norm.values, at.routes);
-        if (cache.slots) kernels.fetch_experts(cache, at.routes, moe.shape.used, place);
+        kernels.route_and_fetch(moe.routing, moe.router, at.norm.values, at.routes, cache, place);
         kernels.expert_ffn(moe.shape, cache.entries, all_experts, at.routes, at.norm, at.hidden,
                            at.expert_out);
-        kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
-        add_shared_expert(run, n, at);
+        // The norm of what follows: the next layer, or the output.
+        uint32_t used = moe.shape.used;
+        if (moe.shared) {
+            kernels.combine(at.routes, used, moe.shape.hidden, at.expert_out, at.x);
+            run_shared_expert(run, n, at);
+            used = 1;
+        }
+        kernels.combine_and_norm(at.routes, used, moe.shape.hidden, at.expert_out, at.x,
+                                 mixer_norm(model, n + 1), model.norm_eps, at.norm);
     }
-    queue_output(run, at.x, rows);
+    queue_output(run, rows);
 }
 
 }  // namespace

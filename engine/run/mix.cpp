@@ -80,31 +80,31 @@ void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const Mix
     const Layer& weights = run.model.layers[layer];
     run.phase(Phase::dense);
     if (const auto* attention = std::get_if<AttentionWeights>(&weights.mixer)) {
-        run.kernels().rms_norm(at.x, attention->norm, run.model.norm_eps, at.norm);
         const KvLayout& kv = run.memory.kv();
         attend(run, *attention,
                place.decode ? kv.view(place.decode, weights.number)
                             : kv.view(place.kv, weights.number),
                at, place);
     } else if (const auto* delta = std::get_if<DeltaWeights>(&weights.mixer)) {
-        run.kernels().rms_norm(at.x, delta->norm, run.model.norm_eps, at.norm);
         remember(run, *delta, weights.number, at, place);
     }
 }
 
-void add_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers& at) {
+const float* mixer_norm(const Model& model, uint32_t layer) {
+    if (layer == model.facts.layers) return model.output_norm;
+    return std::visit([](const auto& weights) { return weights.norm; }, model.layers[layer].mixer);
+}
+
+void run_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers& at) {
     const auto& shared = run.model.layers[layer].moe.shared;
-    if (!shared) return;
     gpu::Kernels& kernels = run.kernels();
     const auto* const entries =
         reinterpret_cast<const gpu::ExpertEntry*>(run.memory.workspace() + run.workspace.shared);
-    const uint32_t hidden = run.model.facts.hidden;
     const int32_t only = 0;
     run.phase(Phase::experts);
-    kernels.route_shared(shared->gate_in, at.norm.values, hidden, at.routes);
+    kernels.route_shared(shared->gate_in, at.norm.values, run.model.facts.hidden, at.routes);
     kernels.expert_ffn(shared->shape(), entries + layer, {&only, 1}, at.routes, at.norm, at.shared,
                        at.expert_out);
-    kernels.combine(at.routes, 1, hidden, at.expert_out, at.x);
 }
 
 }  // namespace granary

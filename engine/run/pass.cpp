@@ -13,8 +13,7 @@ PassBuffers RunContext::buffers(std::byte* base, const PassLayout& at, uint32_t 
     const auto floats = [&](uint64_t offset) { return reinterpret_cast<float*>(base + offset); };
     const auto ints = [&](uint64_t offset) { return reinterpret_cast<int32_t*>(base + offset); };
     const auto activations = [&](uint64_t values, uint64_t code, uint32_t n, uint32_t cols) {
-        return gpu::Activations{floats(values), codes ? base + code : nullptr, n, cols,
-                                decode};
+        return gpu::Activations{floats(values), codes ? base + code : nullptr, n, cols, decode};
     };
     PassBuffers buffers;
     buffers.tokens = ints(at.tokens);
@@ -32,8 +31,13 @@ PassBuffers RunContext::buffers(std::byte* base, const PassLayout& at, uint32_t 
     buffers.beta = floats(at.beta);
     buffers.delta_gate = floats(at.delta_gate);
     buffers.delta = activations(at.delta_values, at.delta_codes, rows, facts.delta.width());
-    buffers.routes = {ints(at.route_expert), floats(at.route_weight), ints(at.route_count),
-                      ints(at.route_first),  ints(at.route_order),    rows};
+    buffers.routes = {ints(at.route_expert),
+                      floats(at.route_weight),
+                      ints(at.route_count),
+                      ints(at.route_first),
+                      ints(at.route_order),
+                      rows,
+                      decode};
     buffers.hidden =
         activations(at.hidden_values, at.hidden_codes, rows * facts.experts_used, facts.expert_ffn);
     buffers.shared = activations(at.hidden_values, at.hidden_codes, rows, facts.shared_ffn);
@@ -41,10 +45,9 @@ PassBuffers RunContext::buffers(std::byte* base, const PassLayout& at, uint32_t 
     return buffers;
 }
 
-void queue_output(const RunContext& run, const float* x, uint32_t rows) {
+void queue_output(const RunContext& run, uint32_t rows) {
     gpu::Kernels& kernels = run.kernels();
     const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
-    kernels.rms_norm(x, run.model.output_norm, run.model.norm_eps, at.norm);
     std::byte* const workspace = run.memory.workspace();
     auto* const logits = reinterpret_cast<float*>(workspace + run.workspace.logits);
     auto* const best = reinterpret_cast<int32_t*>(workspace + run.workspace.best);
@@ -72,7 +75,9 @@ void RunContext::set_logits(std::span<const float> logits) const {
 }
 
 Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows) {
-    queue_output(run, x, rows);
+    const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
+    run.kernels().rms_norm(x, run.model.output_norm, run.model.norm_eps, at.norm);
+    queue_output(run, rows);
     return bring_output(run, rows);
 }
 

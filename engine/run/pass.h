@@ -70,7 +70,7 @@ struct RunContext {
 // host and waits for them.
 Result<void> output_logits(const RunContext& run, const float* x, uint32_t rows);
 // Its two halves: the work, and what brings its results to the host and waits for them.
-void queue_output(const RunContext& run, const float* x, uint32_t rows);
+void queue_output(const RunContext& run, uint32_t rows);  // of the norm in the workspace
 Result<void> bring_output(const RunContext& run, uint32_t rows);
 
 // Where and how the rows of a pass meet what came before them.
@@ -80,10 +80,13 @@ struct MixPlace {
     uint32_t first_cell = 0;                   // of a prompt
     std::span<const Checkpoint> checkpoints{};
 };
-// The first half of a layer: x += attention or delta net of norm(x).
+// Weights of the norm in front of a layer; of the output after the last.
+const float* mixer_norm(const Model& model, uint32_t layer);
+// The first half of a layer: x += attention or delta net of norm, which is that of x.
 void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const MixPlace& place);
-// x += shared expert of norm, where the layer has one; the routes are not needed any more.
-void add_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers& at);
+// The shared expert of a layer that has one, from norm to expert_out; its routes take the place of
+// the others.
+void run_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers& at);
 
 // Called between layers; false stops the pass.
 using LayerCallback = std::function<bool(uint32_t layers_done)>;

@@ -234,6 +234,7 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
 
+        kernels.rms_norm(at.x, mixer_norm(model, n), model.norm_eps, at.norm);
         mix(run, n, at, {nullptr, kv_base, place.first_cell, place.checkpoints});
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
@@ -243,7 +244,11 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
         experts.run(n, at);
         run.phase(Phase::dense);
         kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
-        add_shared_expert(run, n, at);
+        if (moe.shared) {
+            run_shared_expert(run, n, at);
+            run.phase(Phase::dense);
+            kernels.combine(at.routes, 1, moe.shape.hidden, at.expert_out, at.x);
+        }
 
         if (auto r = ahead.layer_queued(); !r) return tl::unexpected(r.error());
         if (!callback(n + 1)) {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu/cuda/early.cuh"
+
 namespace granary::gpu::cuda {
 namespace {
 
@@ -37,6 +39,8 @@ __device__ __forceinline__ unsigned long long block_most(unsigned long long rank
 extern "C" __global__ void __launch_bounds__(256)
     argmax(const float* logits, uint32_t vocab, unsigned long long* found, uint32_t* finished,
            int32_t* best) {
+    let_next_begin();
+    wait_for_kernels_ahead();
     const float* const row = logits + size_t{blockIdx.y} * vocab;
     const uint32_t stride = gridDim.x * 256;
     unsigned long long rank = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Decode attention of any format and head size in f32, and the sum of the cuts' partial results.
 #include "gpu/cuda/attention_decode.h"
+#include "gpu/cuda/early.cuh"
 #include "gpu/cuda/kv_cells.cuh"
 #include "gpu/cuda/rotate.cuh"
 
@@ -76,6 +77,8 @@ __global__ void __launch_bounds__(kCombineThreads)
     attention_decode_combine(const AttentionDecode job) {
     extern __shared__ float memory[];
     __shared__ float part[32];
+    let_next_begin();
+    wait_for_kernels_ahead();
     const uint32_t row = blockIdx.x, token = row / job.heads, head = row % job.heads;
     const uint32_t dim = job.dim, quads = dim / 4, slices = kCombineThreads / quads;
     const uint32_t cuts = (job.kv.place->first_cell + job.first_token + token) / kDecodeCut + 1;

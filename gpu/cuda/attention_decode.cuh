@@ -9,9 +9,10 @@
 //   scores[cells, rows] = K[cells, dims] Q^T        codes as f16, times K's scale afterwards
 //   sums[dims, rows] = V^T[dims, cells] weights     codes as f16 times V's scale
 //
-// Codes come through a ring of 4 KB pieces per warp, copied by the warp itself. A matrix load of
-// 8 rows x 16 bytes gives a thread bytes 4t .. 4t + 3 of cell g, or, transposed, bytes 2g, 2g + 1
-// of cells 2t and 2t + 1: two, four or eight values of each format.
+// Codes come through a ring of two 4 KB pieces per warp, copied by the warp itself: one that is
+// spent makes way for the next but one. A matrix load of 8 rows x 16 bytes gives a thread bytes 4t
+// .. 4t + 3 of cell g, or, transposed, bytes 2g, 2g + 1 of cells 2t and 2t + 1: two, four or eight
+// values of each format.
 //
 // Bytes: K and V once for each 8 or 16 query rows. Work: 4 heads dim operations a cell; f16 8
 // operations a byte at a group of 8, 4-bit codes 28, with about three instructions for each two
@@ -19,7 +20,9 @@
 #pragma once
 
 #include "gpu/cuda/attention_decode.h"
+#include "gpu/cuda/early.cuh"
 #include "gpu/cuda/kv_cells.cuh"
+#include "gpu/cuda/read_once.cuh"
 #include "gpu/cuda/softmax.cuh"
 
 namespace granary::gpu::cuda {
@@ -120,6 +123,7 @@ struct Decoder {
     const std::byte* const base = kv_base(job.kv);
     const uint32_t first_cell = job.kv.place->first_cell + job.first_token;
     const uint32_t end = first_cell + job.n;  // cells that the last token sees
+    const ReadOnce once{};
     uint32_t slot = 0;
 
     // A row's place among [n, heads].
@@ -160,13 +164,14 @@ struct Decoder {
             const size_t stride = kStep * code_row;
 #pragma unroll
             for (uint32_t i = 0; i < P::kCells / kStep; ++i, from += stride)
-                copy_16(to_address + P::place(row + i * kStep, chunk), from);
+                once.copy_16(to_address + P::place(row + i * kStep, chunk), from);
         } else {
 #pragma unroll
             for (uint32_t i = 0; i < P::kCells / kStep; ++i) {
                 const uint32_t cell = first + row + i * kStep;
-                copy_16(to_address + P::place(row + i * kStep, chunk),
-                        from + (i * kStep) * code_row - (cell - min(cell, count - 1)) * code_row);
+                once.copy_16(
+                    to_address + P::place(row + i * kStep, chunk),
+                    from + (i * kStep) * code_row - (cell - min(cell, count - 1)) * code_row);
             }
         }
         if constexpr (P::kScaleBytes != 0) {
@@ -190,17 +195,20 @@ struct Decoder {
         }
         copies_commit();
     }
-    // The next piece is there; the one after it begins to come.
-    __device__ const std::byte* next_piece(const Cells& cells, const Cells& later, uint32_t piece) {
-        copies_wait<0>();
+    // The next piece is there.
+    __device__ const std::byte* next_piece() const {
+        copies_wait<kSlots - 1>();
         __syncwarp();
-        const uint32_t here = slot;
-        slot ^= 1;
-        if (piece + 1 < kPieces)
-            bring(slot, cells, piece + 1);
+        return shared.slots[warp][slot];
+    }
+    // It is not needed any more: the next but one takes its place.
+    __device__ void spend_piece(const Cells& cells, const Cells& later, uint32_t piece) {
+        __syncwarp();
+        if (piece + kSlots < kPieces)
+            bring(slot, cells, piece + kSlots);
         else
-            bring(slot, later, 0);
-        return shared.slots[warp][here];
+            bring(slot, later, piece + kSlots - kPieces);
+        slot = (slot + 1) % kSlots;
     }
 
     // Rows as operands: dims in the order in which K's codes are widened.
@@ -505,8 +513,9 @@ struct Decoder {
     template <uint32_t kPiece>
     __device__ void score_pieces(const Cells& cells, const Cells& later, Scores& score) {
         if constexpr (kPiece < K::kCount) {
-            const std::byte* const piece = next_piece(cells, later, kPiece);
+            const std::byte* const piece = next_piece();
             if (cells.count) score_piece<kPiece>(piece, score);
+            spend_piece(cells, later, kPiece);
             score_pieces<kPiece + 1>(cells, later, score);
         }
     }
@@ -514,8 +523,9 @@ struct Decoder {
     __device__ void sum_pieces(const Cells& cells, const Cells& later, const Weights& weight,
                                Sums& out) {
         if constexpr (kPiece < V::kCount) {
-            const std::byte* const piece = next_piece(cells, later, K::kCount + kPiece);
+            const std::byte* const piece = next_piece();
             if (cells.count) sum_piece<kPiece>(piece, weight, out);
+            spend_piece(cells, later, K::kCount + kPiece);
             sum_pieces<kPiece + 1>(cells, later, weight, out);
         }
     }
@@ -528,7 +538,12 @@ struct Decoder {
             shared.place[threadIdx.x] =
                 is_row(threadIdx.x) ? static_cast<int32_t>(row_of(threadIdx.x)) : -1;
         Cells cells = cells_of(cut);
-        bring(slot, cells, 0);
+        // Cells of earlier steps may come before this step's are there.
+        const bool old = cells.first + kWarpCells <= job.kv.place->first_cell;
+        static_assert(kPieces >= kSlots);
+        if (!old) wait_for_kernels_ahead();
+        for (uint32_t piece = 0; piece < kSlots; ++piece) bring(piece, cells, piece);
+        if (old) wait_for_kernels_ahead();
         load_queries();
         for (; cut < cuts; cut += gridDim.x) {
             Cells later{};
@@ -540,6 +555,8 @@ struct Decoder {
             weigh(score, cells, weight, maximum, sum);
             Sums out = {};
             sum_pieces<0>(cells, later, weight, out);
+            // Not earlier: what the next kernels bring would stand before these cells.
+            if (cut + gridDim.x >= cuts) let_next_begin();
             store(cut, out, maximum, sum);
             cells = later;
         }

@@ -72,8 +72,8 @@ void CudaKernels::delta_net_prompt(const DeltaShape& shape, const float* x, cons
 
 void CudaKernels::delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
                                    const float* beta, uint32_t n, float* state, float* out) {
-    queue(delta_net_.decode, columns_grid(shape), {kDeltaThreads, 1, 1}, 0,
-          job_of(shape, x, alpha, beta, n, state, out));
+    queue_early(delta_net_.decode, columns_grid(shape), {kDeltaThreads, 1, 1}, 0,
+                job_of(shape, x, alpha, beta, n, state, out));
 }
 
 }  // namespace granary::gpu::cuda

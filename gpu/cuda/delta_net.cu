@@ -2,6 +2,7 @@
 // The gated delta net in f32: prompts in chunks (delta_net.h), generated tokens one by one.
 #include "gpu/cuda/delta_net.h"
 
+#include "gpu/cuda/early.cuh"
 #include "gpu/cuda/portable.h"
 
 namespace granary::gpu::cuda {
@@ -311,10 +312,15 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_net_chunk(const DeltaNet 
 __global__ void __launch_bounds__(kDeltaThreads) delta_net_decode(const DeltaNet job) {
     constexpr uint32_t kWarps = kDeltaThreads / 32, kRows = 256 / kWarps;
     __shared__ float q[256], k[256], part[kWarps][32], size[2];
+    let_next_begin();
     const uint32_t head = blockIdx.y, dim = job.dim, warp = threadIdx.x / 32;
     const uint32_t lane = threadIdx.x % 32, column = blockIdx.x * kDeltaColumns + lane;
     const Head at = head_of(job, head);
     float* const kept = job.state + size_t{head} * dim * dim + column;
+    // Towards the second cache, where what an earlier call writes is seen.
+    for (uint32_t row = warp; row < dim && column < dim; row += kWarps)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(kept + size_t{row} * dim));
+    wait_for_kernels_ahead();
     float state[kRows];
 #pragma unroll
     for (uint32_t r = 0; r < kRows; ++r) {

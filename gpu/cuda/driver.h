@@ -54,7 +54,24 @@ struct Access {
 };
 static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
 
+// A launch with attributes, of which one is used here: number 6 lets a kernel begin before the one
+// queued ahead of it has ended.
+struct LaunchAttribute {
+    int id = 6;
+    int unused = 0;
+    int value[16] = {1};
+};
+struct LaunchConfig {
+    unsigned grid[3], block[3], shared_bytes;
+    Stream stream;
+    const LaunchAttribute* attributes;
+    unsigned attribute_count;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
+
 // Arguments named by number in the calls below.
+inline constexpr int kPtxVersion = 5;  // of a function: 90 where it was compiled for 9.0
+inline constexpr int kSharedPerProcessor = 81, kSharedPerBlock = 97;  // bytes, of a device
 inline constexpr int kRecommendedGranularity = 1;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
@@ -207,6 +224,8 @@ class Driver {
     Entry<Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
           void**, void**>
         launch{*this, "cuLaunchKernel", "hipModuleLaunchKernel"};  // grid, block, shared bytes
+    Entry<const LaunchConfig*, Function, void**, void**> launch_with{*this, "cuLaunchKernelEx",
+                                                                     nullptr};
     Entry<Stream, int> capture_begin{*this, "cuStreamBeginCapture_v2", "hipStreamBeginCapture"};
     Entry<Stream, Graph*> capture_end{*this, "cuStreamEndCapture", "hipStreamEndCapture"};
     Entry<GraphExec*, Graph, unsigned long long> graph_instantiate{

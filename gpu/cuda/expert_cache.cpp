@@ -9,7 +9,7 @@
 namespace granary::gpu::cuda {
 namespace {
 
-constexpr float kHeatDecay = 1.0f - 1.0f / 256;  // as in expert_cache.cu
+constexpr float kHeatDecay = 1.0f - 1.0f / 256;  // as in expert_fetch.cuh
 
 }  // namespace
 
@@ -46,19 +46,29 @@ void CudaKernels::note_routes(const ExpertCacheView& cache, const Routes& routes
           tick);
 }
 
+FetchExperts CudaKernels::fetch_job(const ExpertCacheView& cache, uint32_t routes,
+                                    const DecodePlace* place) const {
+    const uint32_t most = std::min(routes, std::min(cache.experts, cache.slots));
+    std::byte* const pieces =
+        scratch_.require(decode_route_bytes() + size_t{most} * 3 * sizeof(GatherPiece)) +
+        decode_route_bytes();
+    return {cache, place, reinterpret_cast<GatherPiece*>(pieces), most};
+}
+
+void CudaKernels::gather(const FetchExperts& job) {
+    if (job.most > 0)
+        queue_early(cache_.gather_pieces, {kGatherBlocks, 3 * job.most}, {256}, 0,
+                    static_cast<const GatherPiece*>(job.pieces));
+}
+
 void CudaKernels::fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                                 const DecodePlace* place) {
-    const uint32_t total = routes.rows * used;
-    const uint32_t most = std::min(total, std::min(cache.experts, cache.slots));
-    auto* const pieces =
-        reinterpret_cast<GatherPiece*>(scratch_.require(size_t{most} * 3 * sizeof(GatherPiece)));
+    const FetchExperts job = fetch_job(cache, routes.rows * used, place);
     const uint32_t threads =
         std::clamp((std::max(cache.experts, cache.slots) + 31) / 32 * 32, 128u, 1024u);
-    queue(cache_.fetch, {1}, {threads}, static_cast<unsigned>(cache.slots * sizeof(uint64_t)),
-          cache, static_cast<const int32_t*>(routes.count), total, most, place, pieces);
-    if (most > 0)
-        queue(cache_.gather_pieces, {kGatherBlocks, 3 * most}, {256}, 0,
-              static_cast<const GatherPiece*>(pieces));
+    queue_early(cache_.fetch, {1}, {threads}, static_cast<unsigned>(cache.slots * sizeof(uint64_t)),
+                job, static_cast<const int32_t*>(routes.count), routes.rows * used);
+    gather(job);
 }
 
 }  // namespace granary::gpu::cuda

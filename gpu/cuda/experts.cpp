@@ -35,35 +35,39 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
                                  const Activations& x, const Activations& hidden, void* out) {
     const uint32_t count = routes.rows * shape.used;
     const bool same = shape.gate == shape.up && fast_type(shape.gate) > 0;
-    ExpertMatvec launch{entries,
-                        routes.expert,
-                        x.codes,
-                        hidden.codes,
-                        code_bytes(shape.hidden),
-                        code_bytes(shape.ffn),
-                        {row_bytes(shape.gate, shape.hidden), row_bytes(shape.up, shape.hidden)},
-                        shape.used,
-                        shape.hidden,
-                        shape.ffn,
-                        {shape.gate, shape.up},
-                        matvec_shape(shape.hidden),
-                        set_of(list)};
-    queue(same ? matmuls_.fast.gate_up : matmuls_.any.gate_up,
-          {divided(shape.ffn, kMatvecTile / 2 * launch.shape.tiles), count, 1},
-          {launch.shape.threads(), 1, 1}, 0, launch);
+    ExpertMatvec job{entries,
+                     routes.expert,
+                     x.codes,
+                     hidden.codes,
+                     code_bytes(shape.hidden),
+                     code_bytes(shape.ffn),
+                     {row_bytes(shape.gate, shape.hidden), row_bytes(shape.up, shape.hidden)},
+                     shape.used,
+                     shape.hidden,
+                     shape.ffn,
+                     {shape.gate, shape.up},
+                     {},
+                     set_of(list)};
+    const auto queue_job = [&](Function function, uint32_t per_tile) {
+        const MatvecShape warps = matvec_shape(job.cols);
+        const uint32_t groups = divided(job.features, per_tile * warps.tiles);
+        const MatvecPlan plan =
+            matvec_plan(job.cols, groups * count, chunk_format(job.type[0]).tile());
+        job.launch = {warps, plan.stages};
+        queue_early(function, {divided(groups, plan.groups), count, 1}, {warps.threads(), 1, 1},
+                    plan.bytes, job);
+    };
+    queue_job(same ? matmuls_.fast.gate_up : matmuls_.any.gate_up, kMatvecTile / 2);
 
-    launch.x = hidden.codes;
-    launch.out = static_cast<std::byte*>(out);
-    launch.x_bytes = code_bytes(shape.ffn);
-    launch.out_bytes = expert_out_bytes() * shape.hidden;
-    launch.row_bytes[0] = row_bytes(shape.down, shape.ffn);
-    launch.cols = shape.ffn;
-    launch.features = shape.hidden;
-    launch.type[0] = shape.down;
-    launch.shape = matvec_shape(shape.ffn);
-    queue(fast_type(shape.down) > 0 ? matmuls_.fast.down : matmuls_.any.down,
-          {divided(shape.hidden, kMatvecTile * launch.shape.tiles), count, 1},
-          {launch.shape.threads(), 1, 1}, 0, launch);
+    job.x = hidden.codes;
+    job.out = static_cast<std::byte*>(out);
+    job.x_bytes = code_bytes(shape.ffn);
+    job.out_bytes = expert_out_bytes() * shape.hidden;
+    job.row_bytes[0] = row_bytes(shape.down, shape.ffn);
+    job.cols = shape.ffn;
+    job.features = shape.hidden;
+    job.type[0] = shape.down;
+    queue_job(fast_type(shape.down) > 0 ? matmuls_.fast.down : matmuls_.any.down, kMatvecTile);
 }
 
 // Work: 6 hidden ffn operations a route. Bytes: each routed expert once for 128 routes.

@@ -30,16 +30,16 @@ void CudaKernels::take_queries(const AttentionShape& shape, const float* pairs, 
                                float* q) {
     const size_t width = size_t{shape.heads} * shape.head_dim;
     for (uint32_t first = 0; first < n; first += kMostRows)
-        queue(gates_.take_queries,
-              {blocks_for(width / 8, kThreads), std::min(n - first, kMostRows)}, {kThreads}, 0,
-              pairs + first * 2 * width, shape.heads, shape.head_dim, q + first * width);
+        queue_few(n, gates_.take_queries,
+                  {blocks_for(width / 8, kThreads), std::min(n - first, kMostRows)}, {kThreads}, 0,
+                  pairs + first * 2 * width, shape.heads, shape.head_dim, q + first * width);
 }
 
 void CudaKernels::gate_heads(const AttentionShape& shape, const float* pairs,
                              const Activations& out) {
     for (uint32_t first = 0; first < out.rows; first += kMostRows)
-        queue(
-            gates_.gate_heads,
+        queue_few(
+            out.rows, gates_.gate_heads,
             {blocks_for((out.cols + 31) / 32 * 4, kThreads), std::min(out.rows - first, kMostRows)},
             {kThreads}, 0, pairs + size_t{first} * 2 * out.cols, shape.heads, shape.head_dim,
             out.values + size_t{first} * out.cols,
@@ -50,33 +50,35 @@ void CudaKernels::delta_gates(const DeltaShape& shape, const float* dt, const fl
                               float* alpha, float* beta) {
     const uint32_t values = n * shape.value_heads;
     if (values == 0) return;
-    queue(gates_.delta_gates, {blocks_for(values, kThreads)}, {kThreads}, 0, dt, a,
-          shape.value_heads, values, alpha, beta);
+    queue_few(n, gates_.delta_gates, {blocks_for(values, kThreads)}, {kThreads}, 0, dt, a,
+              shape.value_heads, values, alpha, beta);
 }
 
 void CudaKernels::causal_conv(const DeltaShape& shape, const float* kernel, const float* x,
                               uint32_t n, float* tail, float* out) {
     if (n == 0) return;
-    queue(gates_.causal_conv, {blocks_for(shape.channels(), kThreads), blocks_for(n, kConvRows)},
-          {kThreads}, 0, kernel, shape.taps, x, shape.channels(), n, tail, out);
+    queue_few(n, gates_.causal_conv,
+              {blocks_for(shape.channels(), kThreads), blocks_for(n, kConvRows)}, {kThreads}, 0,
+              kernel, shape.taps, x, shape.channels(), n, tail, out);
 }
 
 void CudaKernels::gated_norm(const float* x, const float* weight, float eps, uint32_t dim,
                              const float* gate, const Activations& out) {
     for (uint32_t first = 0; first < out.rows; first += kMostRows) {
         const size_t at = size_t{first} * out.cols;
-        queue(gates_.gated_norm,
-              {blocks_for(out.cols / dim, 4), std::min(out.rows - first, kMostRows)}, {kThreads}, 0,
-              x + at, weight, eps, dim, out.cols / dim, gate + at, out.values + at,
-              out.codes ? out.codes + first * code_bytes(out.cols) : nullptr);
+        queue_few(out.rows, gates_.gated_norm,
+                  {blocks_for(out.cols / dim, 4), std::min(out.rows - first, kMostRows)},
+                  {kThreads}, 0, x + at, weight, eps, dim, out.cols / dim, gate + at,
+                  out.values + at, out.codes ? out.codes + first * code_bytes(out.cols) : nullptr);
     }
 }
 
 void CudaKernels::route_shared(const float* gate, const float* x, uint32_t hidden,
                                const Routes& routes) {
     if (routes.rows == 0) return;
-    queue(gates_.route_shared, {blocks_for(routes.rows, 4)}, {kThreads}, 0, gate, x, hidden,
-          routes.rows, routes.expert, routes.weight, routes.count, routes.first, routes.order);
+    queue_few(routes.rows, gates_.route_shared, {blocks_for(routes.rows, 4)}, {kThreads}, 0, gate,
+              x, hidden, routes.rows, routes.expert, routes.weight, routes.count, routes.first,
+              routes.order);
 }
 
 }  // namespace granary::gpu::cuda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Gates: sigmoids that let a part of a value through, the gates of a delta net, its short
 // convolution, and the route to a shared expert.
+#include "gpu/cuda/early.cuh"
 #include "gpu/cuda/rows.cuh"
 
 namespace granary::gpu::cuda {
@@ -8,6 +9,8 @@ namespace granary::gpu::cuda {
 // A thread an octet: grid (octets / 128, rows). Bytes: 4 read and 4 written a value.
 extern "C" __global__ void __launch_bounds__(128)
     take_queries(const float* pairs, uint32_t heads, uint32_t dim, float* q) {
+    let_next_begin();
+    wait_for_kernels_ahead();
     const uint32_t octet = blockIdx.x * 128 + threadIdx.x, octets = dim / 8;
     if (octet >= heads * octets) return;
     const size_t head = size_t{blockIdx.y} * heads + octet / octets;
@@ -19,6 +22,8 @@ extern "C" __global__ void __launch_bounds__(128)
 // The same. Work: about 20 operations a value. Bytes: 8 read, 4 + 2 written.
 extern "C" __global__ void __launch_bounds__(128)
     gate_heads(const float* pairs, uint32_t heads, uint32_t dim, float* values, std::byte* codes) {
+    let_next_begin();
+    wait_for_kernels_ahead();
     const uint32_t octet = blockIdx.x * 128 + threadIdx.x, octets = dim / 8, cols = heads * dim;
     float v[8] = {}, g[8];
     if (octet < heads * octets) {
@@ -36,6 +41,8 @@ extern "C" __global__ void __launch_bounds__(128)
 extern "C" __global__ void __launch_bounds__(128)
     delta_gates(const float* dt, const float* a, uint32_t heads, uint32_t values, float* alpha,
                 float* beta) {
+    let_next_begin();
+    wait_for_kernels_ahead();
     const uint32_t i = blockIdx.x * 128 + threadIdx.x;
     if (i >= values) return;
     const float x = alpha[i] + dt[i % heads];
@@ -90,6 +97,8 @@ __device__ __forceinline__ void convolve(const float* kernel, uint32_t taps, con
 extern "C" __global__ void __launch_bounds__(128)
     causal_conv(const float* kernel, uint32_t taps, const float* x, uint32_t channels, uint32_t n,
                 float* tail, float* out) {
+    let_next_begin();
+    wait_for_kernels_ahead();
     if (taps == 4)
         convolve<4>(kernel, 4, x, channels, n, tail, out);
     else
@@ -100,6 +109,8 @@ extern "C" __global__ void __launch_bounds__(128)
 extern "C" __global__ void __launch_bounds__(128)
     route_shared(const float* gate, const float* x, uint32_t hidden, uint32_t rows, int32_t* expert,
                  float* weight, int32_t* count, int32_t* first, int32_t* order) {
+    let_next_begin();
+    wait_for_kernels_ahead();
     const uint32_t row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         count[0] = first[1] = static_cast<int32_t>(rows);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Copies pieces from page-locked host memory (or device memory) in one launch: the experts that a
 // decode step misses, 1.3 to 3 MB each, or that a prompt's chunk needs.
+#include "gpu/cuda/early.cuh"
 #include "gpu/cuda/gather.cuh"
 
 #include "gpu/cuda/gather.h"
@@ -9,6 +10,8 @@ namespace granary::gpu::cuda {
 
 // Grid: (blocks a piece, pieces). Pieces of no bytes cost nothing.
 extern "C" __global__ void __launch_bounds__(256) gather_pieces(const GatherPiece* pieces) {
+    let_next_begin();
+    wait_for_kernels_ahead();
     const GatherPiece piece = pieces[blockIdx.y];
     copy_share(piece.from, piece.to, piece.bytes, size_t{blockIdx.x} * 256 + threadIdx.x,
                size_t{gridDim.x} * 256);

@@ -15,6 +15,13 @@ Result<void> CudaKernels::load() {
           &CudaKernels::load_attention, &CudaKernels::load_delta_net, &CudaKernels::load_router,
           &CudaKernels::load_expert_cache, &CudaKernels::load_matmuls})
         if (auto loaded = (this->*load)(); !loaded) return loaded;
+    // Only what was compiled for compute capability 9.0 waits for the kernels ahead of it: code for
+    // lower ones, translated by the driver, does not.
+    int compiled_for = 0;
+    const Driver& driver = device_.context().driver();
+    if (driver.api() == Api::cuda && device_.facts().capability >= 90 &&
+        driver.function_attribute(&compiled_for, kPtxVersion, rows_.rms_norm) == 0)
+        early_ = compiled_for >= 90;
     return {};
 }
 
@@ -59,7 +66,7 @@ std::byte* CudaKernels::Scratch::require(size_t wanted) const {
 // One operation at a time uses it, but what grows with the context is added: the most of both would
 // not grow by the same for each cut.
 size_t CudaKernels::scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const {
-    return kCounterBytes + std::max(decode_route_bytes(), decode_fetch_bytes()) +
+    return kCounterBytes + decode_route_bytes() + decode_fetch_bytes() +
            attention_decode_scratch(shape, max_cells);
 }
 

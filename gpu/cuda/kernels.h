@@ -24,6 +24,7 @@
 namespace granary::gpu::cuda {
 
 struct ExpertTile;
+struct FetchExperts;
 
 class CudaKernels : public Kernels {
   public:
@@ -50,6 +51,9 @@ class CudaKernels : public Kernels {
     void quantise(const Activations& a) override;
     void combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
                  float* x) override;
+    void combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
+                          float* x, const float* weight, float eps,
+                          const Activations& norm) override;
     void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override;
 
     // ---- matrices
@@ -95,6 +99,9 @@ class CudaKernels : public Kernels {
                      uint32_t first_row, uint32_t tick) override;
     void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                        const DecodePlace* place) override;
+    void route_and_fetch(const RouterShape& shape, const Weight& router, const float* x,
+                         const Routes& routes, const ExpertCacheView& cache,
+                         const DecodePlace* place) override;
 
   private:
     // Kernels of matrices. By number of a type, see matmul.cpp; those of 0 take any type.
@@ -104,6 +111,7 @@ class CudaKernels : public Kernels {
         struct Decode {
             Function matvec, gate_up, down;
         } fast, any;
+        uint32_t shared_per_processor, shared_per_block;  // bytes that those may use
         Function prompt[kPromptTypes], prompt_gate_up[kPromptTypes];
         // Compute capability 9.0a, else null.
         struct {
@@ -134,6 +142,34 @@ class CudaKernels : public Kernels {
         device_.note(status, context.driver().launch.name());
     }
 
+    // The same for kernels of decode steps, which wait themselves for those ahead (early.cuh).
+    template <class... Args>
+    void queue_early(Function function, Size3 grid, Size3 block, unsigned shared_bytes,
+                     Args... args) {
+        if (!early_) return queue(function, grid, block, shared_bytes, args...);
+        const SharedContext& context = device_.context();
+        Status status = context.make_current();
+        if (status == 0)
+            status = launch_early(context.driver(), function, grid, block, shared_bytes,
+                                  device_.stream(StreamId::compute), args...);
+        device_.note(status, context.driver().launch_with.name());
+    }
+
+    // As the rows of a decode step, or of any other call with as few.
+    template <class... Args>
+    void queue_few(uint32_t rows, Function function, Size3 grid, Size3 block, unsigned shared_bytes,
+                   Args... args) {
+        if (rows <= kDecodeRows)
+            queue_early(function, grid, block, shared_bytes, args...);
+        else
+            queue(function, grid, block, shared_bytes, args...);
+    }
+
+    // x += what the experts of its routes put out (used 0: nothing), then its norm (no values and
+    // no codes: none), a row of a decode step a block.
+    void combine_norm(const Routes& routes, uint32_t used, float* x, const void* out,
+                      const float* weight, float eps, const Activations& norm);
+
     // Each subject's modules and its needs of scratch, beside its operations.
     Result<void> load_rows();
     Result<void> load_gates();
@@ -142,6 +178,12 @@ class CudaKernels : public Kernels {
     Result<void> load_expert_cache();
     size_t decode_route_bytes() const;
     size_t decode_fetch_bytes() const;
+    void route_decode(const RouterShape& shape, const Weight& router, const float* x,
+                      const Routes& routes, const FetchExperts& fetch);
+    // Of `routes` routes; and what copies the experts that it found missing.
+    FetchExperts fetch_job(const ExpertCacheView& cache, uint32_t routes,
+                           const DecodePlace* place) const;
+    void gather(const FetchExperts& job);
     struct PromptBytes {
         size_t constant = 0, per_row = 0;
     };
@@ -165,6 +207,11 @@ class CudaKernels : public Kernels {
     // matmul.cpp, experts.cpp
     Result<void> load_matmuls();
     void matmul_decode(std::span<const Matmul> jobs, const Activations& in);
+    // Groups of tiles a block, stages, bytes of shared memory.
+    struct MatvecPlan {
+        uint32_t groups, stages, bytes;
+    };
+    MatvecPlan matvec_plan(uint32_t cols, uint32_t groups, uint32_t chunk_bytes) const;
     void matmul_prompt(const Matmul& job, const Activations& in);
     void matmul_plain(const Matmul& job, const Activations& in);
     void experts_decode(const ExpertShape& shape, const ExpertEntry* entries,
@@ -204,11 +251,13 @@ class CudaKernels : public Kernels {
     uint32_t* counters_ = nullptr;  // kCounterBytes in front of scratch_
     Scratch scratch_;               // decode and whatever has at most kDecodeRows rows
     Scratch prompt_scratch_;        // more rows
+    bool early_ = false;  // whether kernels may begin before those ahead of them have ended
     // Whether the last expert_ffn put out f32 values (codes null) or f16, for combine.
     bool expert_out_f32_ = false;
 
     struct {
-        Function embed, rms_norm, quantise, combine_f16, combine_f32, argmax;
+        Function embed, rms_norm, quantise, combine_f16, combine_f32, combine_norm_f16,
+            combine_norm_f32, argmax;
     } rows_{};
     struct {
         Function take_queries, gate_heads, delta_gates, causal_conv, gated_norm, route_shared;
@@ -221,7 +270,7 @@ class CudaKernels : public Kernels {
         RopeTurns turns{};
     } rope_;
     struct {
-        Function few_f32, few_any, logits_f32, logits_any, choose, count, sort;
+        Function decode_f32, decode_any, logits_f32, logits_any, choose, count, sort;
     } router_{};
     struct {
         Function note, fetch, gather_pieces, gather_routed;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Quantised weights of decode steps, from memory straight to tensor-core operands. A step reads
-// each weight once, so that bytes decide: a warp takes 16 rows x 256 columns at a time, thread t of
-// the four that share a row 64 of those columns, two groups of 32, by loads of 16 bytes. In a
-// product of 16 columns the four threads thus hold columns of four different groups, which a dot
-// product does not mind as long as both factors do it: thread t holds
+// Quantised weights of decode steps, from raw blocks in shared memory to tensor-core operands: a
+// warp takes 16 rows x 256 columns at a time, thread t of the four that share a row 64 of those
+// columns, two groups of 32. In a product of 16 columns the four threads thus hold columns of four
+// different groups, which a dot product does not mind as long as both factors do it: thread t holds
 //
 //   step (s, q), operand register pair h, half i:  weight 8q + 4s + 2i + h of its group
 //
@@ -20,41 +19,44 @@ struct GroupOperands {
     uint32_t value[4][2][2];
 };
 
-// kBytes bytes at any multiple of kAlign, read by aligned pieces of 16 bytes; none is touched that
-// holds none of them.
-template <uint32_t kBytes, uint32_t kAlign>
+// kBytes bytes at any multiple of kAlign in shared memory, read by aligned pieces of kPiece (4 or
+// 8) bytes: the smaller need less arithmetic, and 8 serve where lanes are whole multiples of 16
+// bytes apart and smaller ones would meet in the same banks. Up to kPiece - kAlign bytes before and
+// behind are read with them.
+template <uint32_t kBytes, uint32_t kAlign, uint32_t kPiece = 4>
 struct Unaligned {
-    static constexpr uint32_t kPieces = (kBytes + 16 - kAlign + 15) / 16;
+    static constexpr bool kShifted = kAlign < 4;
     static constexpr uint32_t kWords = (kBytes + 3) / 4;
-    uint4 piece[kPieces];
-    uint32_t shift;
+    static constexpr uint32_t kRead =
+        kAlign >= kPiece ? kWords : (kBytes + kPiece - kAlign + kPiece - 1) / kPiece * (kPiece / 4);
+    uint32_t word[kRead];
+    uint32_t by;  // bytes in front
 
     __device__ __forceinline__ void load(const std::byte* from) {
-        const auto address = reinterpret_cast<uintptr_t>(from);
-        const auto* pieces = reinterpret_cast<const uint4*>(address & ~uintptr_t{15});
-        shift = kAlign == 16 ? 0 : address % 16;
+        by = kAlign >= kPiece ? 0 : shared_address(from) % kPiece;
+        if constexpr (kPiece == 8) {
+            const auto* pieces = reinterpret_cast<const uint2*>(from - by);
 #pragma unroll
-        for (uint32_t i = 0; i < kPieces; ++i)
-            piece[i] = i * 16 < shift + kBytes ? __ldg(pieces + i) : uint4{};
+            for (uint32_t i = 0; i < kRead / 2; ++i) {
+                const uint2 piece = pieces[i];
+                word[2 * i] = piece.x, word[2 * i + 1] = piece.y;
+            }
+        } else {
+            const auto* pieces = reinterpret_cast<const uint32_t*>(from - by);
+#pragma unroll
+            for (uint32_t i = 0; i < kRead; ++i) word[i] = pieces[i];
+        }
     }
     __device__ __forceinline__ void words(uint32_t (&out)[kWords]) const {
-        uint32_t all[kPieces * 4 + 4];
+        uint32_t all[kWords + 1];
 #pragma unroll
-        for (uint32_t i = 0; i < kPieces; ++i) {
-            all[4 * i] = piece[i].x, all[4 * i + 1] = piece[i].y;
-            all[4 * i + 2] = piece[i].z, all[4 * i + 3] = piece[i].w;
+        for (uint32_t i = 0; i <= kWords; ++i) {
+            const uint32_t here = i < kRead ? word[i] : 0, next = i + 1 < kRead ? word[i + 1] : 0;
+            all[i] = kPiece == 8 && by & 4 ? next : here;
         }
 #pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) all[kPieces * 4 + i] = 0;
-#pragma unroll
-        for (uint32_t i = 0; i < kWords + 3; ++i)
-            if (kAlign < 8 && shift & 4) all[i] = all[i + 1];
-#pragma unroll
-        for (uint32_t i = 0; i < kWords + 1; ++i)
-            if (kAlign < 16 && shift & 8) all[i] = all[i + 2];
-#pragma unroll
         for (uint32_t i = 0; i < kWords; ++i)
-            out[i] = kAlign < 4 ? __funnelshift_r(all[i], all[i + 1], shift % 4 * 8) : all[i];
+            out[i] = kShifted ? __funnelshift_r(all[i], all[i + 1], by % 4 * 8) : all[i];
     }
 };
 
@@ -106,15 +108,17 @@ __device__ __forceinline__ void words_at(const uint32_t (&words)[kWords], uint32
     }
 }
 
-// Of a type: Raw, what a thread reads of a row at once (kTogether groups); group(t, j), which of
-// the eight groups of 256 columns is thread t's j-th (0, 1); widen(raw, t, j).
+// Of a type: kStaged, whether chunks of 256 columns come through shared memory; Raw, what thread t
+// reads of a row for its j-th group (0, 1); group(t, j), which of the eight groups that is;
+// widen(raw, t, j).
 template <WeightType kType>
 struct LaneGroups;
 
 // Blocks of 32 weights: one group of a thread after the other.
 template <uint32_t kBytes, uint32_t kAlign>
 struct BlocksOf32 {
-    static constexpr uint32_t kTogether = 1, kChunkBytes = 8 * kBytes;
+    static constexpr bool kStaged = true;
+    static constexpr uint32_t kChunkBytes = 8 * kBytes;
     using Raw = Unaligned<kBytes, kAlign>;
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
     __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t j) {
@@ -201,9 +205,9 @@ struct LaneGroups<WeightType::q5_1> : BlocksOf32<24, 8> {
     }
 };
 
-// Blocks of 256 weights: both groups of a thread together.
+// Blocks of 256 weights: what a thread loads serves both of its groups.
 struct BlocksOf256 {
-    static constexpr uint32_t kTogether = 2;
+    static constexpr bool kStaged = true;
 };
 
 // 6-bit scale and minimum `group` of Q4_K and Q5_K, from the block's first 16 bytes.
@@ -230,15 +234,27 @@ struct LaneGroups<WeightType::q4_k> : BlocksOf256 {
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
     __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t) {
         const auto* at = reinterpret_cast<const uint4*>(chunk);
-        return {__ldg(at), {__ldg(at + 1 + 2 * t), __ldg(at + 2 + 2 * t)}};
+        return {at[0], {at[1 + 2 * t], at[2 + 2 * t]}};
     }
     __device__ static GroupOperands widen(const Raw& raw, uint32_t t, uint32_t j) {
         const auto* words = reinterpret_cast<const uint32_t*>(raw.codes);
-        uint32_t code[8];
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) code[i] = words[i] >> 4 * j & 0x0f0f0f0f;
         const float2 pair = scale_and_minimum(raw.head, 2 * t + j);
-        return widen_group<0>(code, pair.x, pair.x, pair.y);
+        const __half2 scale = both_halves(__float2half_rn(pair.x));
+        const __half2 less = both_halves(__float2half_rn(-pair.y));
+        GroupOperands out;
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i)
+#pragma unroll
+            for (uint32_t h = 0; h < 2; ++h) {
+                // 1024 + n, less 1024; or 1024 + 16 n, times 1/16, less 64.
+                const uint32_t word = words[i] >> 8 * h;
+                const __half2 code = j ? __hfma2(as_half2(and_or<0x00f000f0, 0x64006400>(word)),
+                                                 as_half2(0x2c002c00), as_half2(0xd400d400))
+                                       : __hsub2(as_half2(and_or<0x000f000f, 0x64006400>(word)),
+                                                 as_half2(0x64006400));
+                out.value[i / 2][i % 2][h] = bits(__hfma2(code, scale, less));
+            }
+        return out;
     }
 };
 template <>
@@ -250,9 +266,7 @@ struct LaneGroups<WeightType::q5_k> : BlocksOf256 {
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
     __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t) {
         const auto* at = reinterpret_cast<const uint4*>(chunk);
-        return {__ldg(at),
-                {__ldg(at + 1), __ldg(at + 2)},
-                {__ldg(at + 3 + 2 * t), __ldg(at + 4 + 2 * t)}};
+        return {at[0], {at[1], at[2]}, {at[3 + 2 * t], at[4 + 2 * t]}};
     }
     __device__ static GroupOperands widen(const Raw& raw, uint32_t t, uint32_t j) {
         const auto* words = reinterpret_cast<const uint32_t*>(raw.codes);
@@ -271,7 +285,7 @@ template <>
 struct LaneGroups<WeightType::q6_k> : BlocksOf256 {
     static constexpr uint32_t kChunkBytes = 210;
     struct Raw {
-        Unaligned<32, 2> low, high;
+        Unaligned<32, 2, 8> low, high;
         uint32_t scales, d;  // four signed bytes; f16
     };
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return t / 2 * 4 + t % 2 + 2 * j; }
@@ -280,8 +294,8 @@ struct LaneGroups<WeightType::q6_k> : BlocksOf256 {
         raw.low.load(chunk + 32 * t);
         raw.high.load(chunk + 128 + t / 2 * 32);
         const auto* pairs = reinterpret_cast<const uint16_t*>(chunk + 192);
-        raw.scales = __ldg(pairs + group(t, 0)) | __ldg(pairs + group(t, 1)) << 16;
-        raw.d = __ldg(pairs + 8);
+        raw.scales = pairs[group(t, 0)] | static_cast<uint32_t>(pairs[group(t, 1)]) << 16;
+        raw.d = pairs[8];
         return raw;
     }
     __device__ static GroupOperands widen(const Raw& raw, uint32_t t, uint32_t j) {
@@ -307,9 +321,9 @@ struct LaneGroups<WeightType::iq4_xs> : BlocksOf256 {
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
     __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t) {
         const auto* at = reinterpret_cast<const uint2*>(chunk);
-        Raw raw{__ldg(at), {}};
+        Raw raw{at[0], {}};
 #pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) raw.codes[i] = __ldg(at + 1 + 4 * t + i);
+        for (uint32_t i = 0; i < 4; ++i) raw.codes[i] = at[1 + 4 * t + i];
         return raw;
     }
     __device__ static GroupOperands widen(const Raw& raw, uint32_t t, uint32_t j) {
@@ -328,9 +342,10 @@ struct LaneGroups<WeightType::iq4_xs> : BlocksOf256 {
     }
 };
 
-// 16-bit floats: a group is 64 bytes.
+// 16-bit floats: a group is 64 bytes, read where it lies.
 struct HalfGroups {
-    static constexpr uint32_t kTogether = 1, kChunkBytes = 512;
+    static constexpr bool kStaged = false;
+    static constexpr uint32_t kChunkBytes = 512;
     struct Raw {
         uint4 octet[4];
     };

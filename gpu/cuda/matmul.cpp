@@ -44,6 +44,17 @@ Result<void> CudaKernels::load_matmuls() {
                                            "A kernel needs more shared memory than there is",
                                            format_bytes(bytes)));
     };
+    const auto attribute = [&](int number) {
+        int value = 0;
+        const Status status = driver.device_attribute(&value, number, device_.context().device());
+        return status == 0 ? static_cast<uint32_t>(value) : 0;
+    };
+    constexpr uint32_t kOwn = 9 << 10;  // of the kernels beside it
+    to.shared_per_processor = attribute(kSharedPerProcessor);
+    to.shared_per_block =
+        std::min(kMatvecShared, std::max(attribute(kSharedPerBlock), 48u << 10) - kOwn);
+    for (const Function function : {to.fast.matvec, to.fast.gate_up, to.fast.down})
+        if (auto r = allow(function, to.shared_per_block); !r) return r;
     for (const auto& [kernels, bytes] : {std::pair{&to.wgmma_q4_k, kExpertWgmma.shared_q4_k},
                                          std::pair{&to.wgmma_q6_k, kExpertWgmma.shared_q6_k}})
         for (const Function function : {kernels->gate_up, kernels->down_f32, kernels->down_f16})
@@ -108,31 +119,59 @@ void CudaKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {
 
 // Work: 2 rows cols operations an activation row. Bytes: the weights once.
 void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations& in) {
-    const MatvecShape shape = matvec_shape(in.cols);
     // One launch for all jobs of fast types, one for all others.
     for (const bool fast : {true, false}) {
-        Matvec launch{{},       0,
-                      in.cols,  in.rows,
-                      in.codes, code_bytes(in.cols),
-                      shape,    static_cast<uint32_t>(device_.facts().processors) * 2};
-        uint32_t blocks = 0;
+        Matvec launch{{}, 0, in.cols, in.rows, in.codes, code_bytes(in.cols), {}};
+        const MatvecShape shape = matvec_shape(in.cols);
+        const auto groups_of = [&](const MatvecJob& job) {
+            return divided(job.features, kMatvecTile * shape.tiles);
+        };
         const auto queue_jobs = [&] {
-            if (launch.jobs > 0)
-                queue(fast ? matmuls_.fast.matvec : matmuls_.any.matvec, {blocks, 1, 1},
-                      {shape.threads(), 1, 1}, 0, launch);
-            launch.jobs = blocks = 0;
+            if (launch.jobs == 0) return;
+            const std::span<MatvecJob> all(launch.job, launch.jobs);
+            uint32_t groups = 0, bytes = 0, blocks = 0;
+            for (const MatvecJob& job : all) {
+                groups += groups_of(job);
+                bytes = std::max(bytes, chunk_format(job.type).tile());
+            }
+            const MatvecPlan plan = matvec_plan(in.cols, groups, bytes);
+            for (MatvecJob& job : all) {
+                job.first_block = blocks;
+                job.blocks = divided(groups_of(job), plan.groups);
+                blocks += job.blocks;
+            }
+            launch.launch = {shape, plan.stages};
+            queue_early(fast ? matmuls_.fast.matvec : matmuls_.any.matvec, {blocks, 1, 1},
+                        {shape.threads(), 1, 1}, plan.bytes, launch);
+            launch.jobs = 0;
         };
         for (const Matmul& job : jobs) {
             const Weight& weight = job.weight;
             if ((fast_type(weight.type) > 0) != fast) continue;
             launch.job[launch.jobs++] = {weight.data, job.out, row_bytes(weight.type, weight.cols),
-                                         weight.rows, blocks,  weight.type,
-                                         job.add};
-            blocks += divided(weight.rows, kMatvecTile * shape.tiles);
+                                         weight.rows, 0,       0,
+                                         weight.type, job.add};
             if (launch.jobs == kMatvecJobs) queue_jobs();
         }
         queue_jobs();
     }
+}
+
+// All blocks run at once. Where that leaves a warp one chunk it needs one stage.
+CudaKernels::MatvecPlan CudaKernels::matvec_plan(uint32_t cols, uint32_t groups,
+                                                 uint32_t chunk_bytes) const {
+    constexpr uint32_t kOwn = 9 << 10;  // what a block has beside its stages
+    const MatvecShape shape = matvec_shape(cols);
+    const auto processors = static_cast<uint32_t>(device_.facts().processors);
+    const uint32_t stage = shape.split * shape.tiles * chunk_bytes;
+    const auto at_once = [&](uint32_t stages) {
+        const uint32_t fit = matmuls_.shared_per_processor / (stages * stage + kOwn);
+        return processors * std::clamp(fit, 1u, kMatvecBlocks * kMatvecThreads / shape.threads());
+    };
+    const bool single = divided(cols, 256) <= shape.split && groups <= at_once(1);
+    if (single) return {1, 1, stage};
+    const uint32_t stages = 2 * stage <= matmuls_.shared_per_block ? 2 : 1;
+    return {divided(groups, at_once(stages)), stages, stages * stage};
 }
 
 // Work: 2 rows cols operations an activation row. Bytes: the weights once for 128 rows, from L2.

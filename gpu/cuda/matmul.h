@@ -50,26 +50,51 @@ struct PlainExperts {
 // ---- decode steps (matvec.cu): rows of ordered f16 codes, 1 to 8 ------------------------------
 
 inline constexpr uint32_t kMatvecRows = 8, kMatvecJobs = 8;
-inline constexpr uint32_t kMatvecTile = 16;  // weight rows of a warp
+inline constexpr uint32_t kMatvecTile = 16;                         // weight rows of a warp
+inline constexpr uint32_t kMatvecThreads = 256, kMatvecBlocks = 3;  // at most; a multiprocessor
+inline constexpr uint32_t kMatvecShared = 80 << 10;                 // dynamic, of a block, at most
 
 // How the warps of a block share its work: `split` of them take the columns of one tile, chunk
-// (256 columns) by chunk in turn; a block has `tiles` tiles. It depends on nothing but the columns.
+// (256 columns) by chunk in turn; `tiles` tiles are the block's group. It depends on nothing but
+// the columns.
 struct MatvecShape {
     uint32_t split, tiles;
     constexpr uint32_t threads() const { return 32 * split * tiles; }
 };
 constexpr MatvecShape matvec_shape(uint32_t cols) {
-    const uint32_t chunks = (cols + 255) / 256, split = chunks < 16 ? chunks : 16;
-    return {split, split < 8 ? 8 / split : 1};
+    const uint32_t chunks = (cols + 255) / 256, turns = (chunks + 7) / 8;
+    const uint32_t split = (chunks + turns - 1) / turns;
+    return {split, 8 / split};
 }
-inline constexpr uint32_t kMatvecThreads = 512;  // at most
 
+// How a chunk of a row lies in shared memory: from the multiple of 16 bytes before it. 16-bit
+// floats do not come there: bytes 0.
+struct ChunkFormat {
+    uint32_t bytes, align;
+    GRANARY_HOST_DEVICE constexpr uint32_t pieces() const { return (bytes + 16 - align + 15) / 16; }
+    // An odd number of pieces: eight rows lie in different banks.
+    GRANARY_HOST_DEVICE constexpr uint32_t stride() const { return (pieces() | 1) * 16; }
+    GRANARY_HOST_DEVICE uint32_t shift(const std::byte* chunk) const {
+        return align == 16 ? 0 : reinterpret_cast<uintptr_t>(chunk) % 16;
+    }
+    GRANARY_HOST_DEVICE constexpr uint32_t tile() const {
+        return bytes ? kMatvecTile * stride() : 0;
+    }
+};
+GRANARY_HOST_DEVICE constexpr ChunkFormat chunk_format(WeightType type);
+
+// What a block does: groups first, first + blocks, ... With two stages a warp has a chunk of its
+// own ahead.
+struct MatvecLaunch {
+    MatvecShape shape;
+    uint32_t stages;
+};
 struct MatvecJob {
     const std::byte* weight;
     float* out;  // [rows, features]
     size_t row_bytes;
     uint32_t features;
-    uint32_t first_block;  // of this job among all of the launch
+    uint32_t first_block, blocks;  // of this job among all of the launch
     WeightType type;
     bool add;
 };
@@ -79,11 +104,10 @@ struct Matvec {
     uint32_t cols, rows;
     const std::byte* x;  // [rows, x_bytes]
     size_t x_bytes;
-    MatvecShape shape;
-    uint32_t ahead;  // blocks that run at once
+    MatvecLaunch launch;
 };
 
-// Experts of a decode step: grid (blocks of tiles, routes).
+// Experts of a decode step: grid (blocks, routes).
 struct ExpertMatvec {
     const ExpertEntry* entries;
     const int32_t* expert;  // [routes]
@@ -92,7 +116,7 @@ struct ExpertMatvec {
     size_t x_bytes, out_bytes, row_bytes[2];  // of gate and up, or of down
     uint32_t used, cols, features;
     WeightType type[2];
-    MatvecShape shape;
+    MatvecLaunch launch;
     ExpertSet list;
 };
 
@@ -143,6 +167,13 @@ GRANARY_HOST_DEVICE constexpr PromptFormat prompt_format(WeightType type) {
             return {0, 0, 16};
     }
 }
+
+GRANARY_HOST_DEVICE constexpr ChunkFormat chunk_format(WeightType type) {
+    const PromptFormat format = prompt_format(type);
+    if (format.cols < 128) return {0, 16};
+    return {256 / format.cols * format.bytes, format.align};
+}
+
 inline constexpr uint32_t kPromptThreads = 128, kPromptBlocks = 2;  // a multiprocessor
 
 struct PromptMatmul {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Matrix products of decode steps: 1 to 8 rows of activations, every weight read once.
 //
-// Bytes decide: 4.7 MB for 2048 x 4096 weights of Q4_K, 1.1 us at 4.3 TB/s. A warp takes 16 weight
-// rows x 256 columns by loads of 16 bytes (lane_groups.cuh) and multiplies them on the tensor cores
-// by eight columns, of which as many hold activations as there are rows: a row's result cannot
-// depend on the others. About 2.5 instructions a weight to widen: 40 % of the issue slots at 80 %
-// of that rate. The warps that share a tile's columns add up their sums in their order.
+// Bytes decide, and their latency: 11 MB of Q8_0 are 2.8 us at 3.9 TB/s if all 84 KB of a
+// multiprocessor are under way at once. So all of a matrix's blocks run at once, and each warp
+// begins by copying its first chunks (16 weight rows x 256 columns) to shared memory; where the
+// weights are known, before the activations are there (early.cuh). It multiplies them on the tensor
+// cores by eight columns, of which as many hold activations as there are rows: a row's result
+// cannot depend on the others. About two instructions a weight to widen. The warps that share a
+// tile's columns add up their sums in their order.
+#include "gpu/cuda/early.cuh"
 #include "gpu/cuda/lane_groups.cuh"
 #include "gpu/cuda/matmul.h"
 #include "gpu/cuda/portable.h"
+#include "gpu/cuda/read_once.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
@@ -42,44 +46,23 @@ __device__ __forceinline__ void products(float (&sum)[2][4], const GroupOperands
         }
 }
 
-// What the warps of a tile have in common: where this lane's two weight rows begin, and which
-// chunks of their columns are this warp's.
-struct Rows {
-    const std::byte *low, *high;
-    WeightType low_type, high_type;  // may differ for kAny only
-    uint32_t chunks, first, step;
-};
+// A matrix, or two side by side, as tiles: rows g of a tile's low half, and of its high half.
+struct Tiles {
+    const std::byte *low, *high;  // row 0 of each
+    uint32_t low_bytes, high_bytes, rows;
+    uint32_t per_tile;   // rows from tile to tile: 16 of one matrix, 8 of each of two
+    uint32_t high_from;  // from a low row to its high one
+    uint32_t cols;
+    uint32_t group, step, groups;  // the block's first group of tiles, the next, the end
 
-template <class Groups>
-__device__ __forceinline__ void accumulate(float (&sum)[2][4], const Rows& rows, const Input& in) {
-    const uint32_t t = threadIdx.x % 4;
-    for (uint32_t chunk = rows.first; chunk < rows.chunks; chunk += rows.step) {
-        const std::byte* low = rows.low + size_t{chunk} * Groups::kChunkBytes;
-        const std::byte* high = rows.high + size_t{chunk} * Groups::kChunkBytes;
-        if constexpr (Groups::kTogether == 2) {
-            const auto low_raw = Groups::load(low, t, 0), high_raw = Groups::load(high, t, 0);
-#pragma unroll
-            for (uint32_t j = 0; j < 2; ++j) {
-                uint4 x[4];
-                in.load(chunk * 8 + Groups::group(t, j), x);
-                products(sum, Groups::widen(low_raw, t, j), Groups::widen(high_raw, t, j), x);
-            }
-        } else {
-#pragma unroll
-            for (uint32_t j = 0; j < 2; ++j) {
-                const uint32_t group = chunk * 8 + Groups::group(t, j);
-                uint4 x[4];
-                in.load(group, x);
-                typename Groups::Raw low_raw = {}, high_raw = {};
-                if (group < in.groups) {
-                    low_raw = Groups::load(low, t, j);
-                    high_raw = Groups::load(high, t, j);
-                }
-                products(sum, Groups::widen(low_raw, t, j), Groups::widen(high_raw, t, j), x);
-            }
-        }
+    // Chunk `chunk` of row r of tile `tile`, 0 .. 15; rows past the end repeat the last.
+    __device__ __forceinline__ const std::byte* at(uint32_t tile, uint32_t r, size_t chunk,
+                                                   bool is_high) const {
+        const uint32_t row = tile * per_tile + r % 8;
+        return !is_high ? low + size_t{min(row, rows - 1)} * low_bytes + chunk
+                        : high + size_t{min(row + high_from, rows - 1)} * high_bytes + chunk;
     }
-}
+};
 
 // Any type, by its exact decoding.
 __device__ __forceinline__ GroupOperands decoded(WeightType type, const std::byte* row,
@@ -97,35 +80,159 @@ __device__ __forceinline__ GroupOperands decoded(WeightType type, const std::byt
     }
     return out;
 }
-__device__ __noinline__ void accumulate_any(float (&sum)[2][4], const Rows& rows, const Input& in) {
+// This thread's rows of a chunk times x, added to sum.
+template <class Groups>
+__device__ __forceinline__ void accumulate(float (&sum)[2][4], const std::byte* low,
+                                           const std::byte* high, uint32_t chunk, const Input& in) {
     const uint32_t t = threadIdx.x % 4;
-    for (uint32_t chunk = rows.first; chunk < rows.chunks; chunk += rows.step)
-        for (uint32_t j = 0; j < 2; ++j) {
-            const uint32_t group = chunk * 8 + 2 * t + j;
-            uint4 x[4];
-            in.load(group, x);
-            GroupOperands low = {}, high = {};
-            if (group < in.groups) {
-                low = decoded(rows.low_type, rows.low, group, in.groups * 32);
-                high = decoded(rows.high_type, rows.high, group, in.groups * 32);
-            }
-            __syncwarp();
-            products(sum, low, high, x);
+#pragma unroll
+    for (uint32_t j = 0; j < 2; ++j) {
+        const uint32_t group = chunk * 8 + Groups::group(t, j);
+        uint4 x[4];
+        in.load(group, x);
+        typename Groups::Raw low_raw = {}, high_raw = {};
+        if (group < in.groups) {
+            low_raw = Groups::load(low, t, j);
+            high_raw = Groups::load(high, t, j);
         }
+        products(sum, Groups::widen(low_raw, t, j), Groups::widen(high_raw, t, j), x);
+    }
+}
+// Of any type, where it lies.
+struct AnyGroups {
+    static constexpr bool kStaged = false;
+    static constexpr uint32_t kChunkBytes = 0;
+    __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
+};
+__device__ __noinline__ void accumulate_any(float (&sum)[2][4], WeightType low_type,
+                                            WeightType high_type, const std::byte* low,
+                                            const std::byte* high, uint32_t chunk,
+                                            const Input& in) {
+    const uint32_t t = threadIdx.x % 4;
+    for (uint32_t j = 0; j < 2; ++j) {
+        const uint32_t group = chunk * 8 + AnyGroups::group(t, j);
+        uint4 x[4];
+        in.load(group, x);
+        GroupOperands of_low = {}, of_high = {};
+        if (group < in.groups) {
+            of_low = decoded(low_type, low, group, in.groups * 32);
+            of_high = decoded(high_type, high, group, in.groups * 32);
+        }
+        __syncwarp();
+        products(sum, of_low, of_high, x);
+    }
 }
 
-// The tile's sums in the first of its warps: c[16, 8] as mma_16x8x16 leaves it.
-template <bool kAny>
-__device__ __forceinline__ bool multiply(float (&total)[4], const Rows& rows, const Input& in,
-                                         const MatvecShape& shape) {
-    float sum[2][4] = {};
+using Parts = float4[2][kMatvecThreads];  // sums of a tile's warps, of two tiles in turn
+
+// finish(tile, total) for each tile of the block's groups, by the tile's first warp: total is c[16,
+// 8] as mma_16x8x16 leaves it. Waits for the kernels ahead before it reads activations.
+template <WeightType kType, class Groups, class Finish>
+__device__ __forceinline__ void multiply(const Tiles& tiles, const WeightType (&type)[2],
+                                         const Input& in, const MatvecLaunch& launch, Parts& part,
+                                         const Finish& finish) {
+    extern __shared__ __align__(16) std::byte memory[];
+    constexpr ChunkFormat kFormat = chunk_format(kType);
+    constexpr uint32_t kPieces = kFormat.pieces(), kStride = kFormat.stride();
+    static_assert(!Groups::kStaged || kFormat.bytes == Groups::kChunkBytes);
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
+    const uint32_t split = launch.shape.split, first = warp % split;
+    const uint32_t chunks = (tiles.cols + 255) / 256;
+    const auto tile_of = [&](uint32_t group) { return group * launch.shape.tiles + warp / split; };
+    std::byte* const mine = memory + warp * launch.stages * kFormat.tile();
+
+    const ReadOnce once;
+    uint32_t next_group = tiles.group, next_chunk = first;
+    const auto bring = [&](uint32_t stage) {
+        if constexpr (Groups::kStaged) {
+            if (next_group < tiles.groups) {
+                const uint32_t to = shared_address(mine) + stage * kFormat.tile();
+                const uint32_t tile = tile_of(next_group), from = next_chunk * kFormat.bytes;
+                const uint32_t left = min(kFormat.bytes, tiles.low_bytes - from);
+                // Four rows at a time, eight lanes a row.
+#pragma unroll
+                for (uint32_t i = 0; i < kMatvecTile; i += 4) {
+                    const uint32_t r = i + lane / 8;
+                    const std::byte* const row = tiles.at(tile, r, from, i >= kMatvecTile / 2);
+                    const uint32_t shift = kFormat.shift(row);
+#pragma unroll
+                    for (uint32_t piece = 0; piece < kPieces; piece += 8) {
+                        const uint32_t byte = (piece + lane % 8) * 16;
+                        if (byte < shift + left)
+                            once.copy_16(to + r * kStride + byte, row - shift + byte);
+                    }
+                }
+                next_chunk += split;
+                if (next_chunk >= chunks) {
+                    next_chunk = first;
+                    next_group += tiles.step;
+                }
+            }
+            copies_commit();
+        }
+    };
+    for (uint32_t stage = 0; stage < launch.stages; ++stage) bring(stage);
+    wait_for_kernels_ahead();
+
+    uint32_t stage = 0, turn = 0;
+    for (uint32_t group = tiles.group; group < tiles.groups; group += tiles.step) {
+        const uint32_t tile = tile_of(group);
+        float sum[2][4] = {};
+        for (uint32_t chunk = first; chunk < chunks; chunk += split) {
+            if constexpr (Groups::kStaged) {
+                if (launch.stages > 1)
+                    copies_wait<1>();
+                else
+                    copies_wait<0>();
+                __syncwarp();
+                const std::byte* const here = mine + stage * kFormat.tile();
+                const auto row = [&](uint32_t r) {
+                    const std::byte* const from = tiles.at(tile, r, chunk * kFormat.bytes, r >= 8);
+                    return here + r * kStride + kFormat.shift(from);
+                };
+                accumulate<Groups>(sum, row(g), row(g + 8), chunk, in);
+                __syncwarp();
+                bring(stage);
+                stage = stage + 1 < launch.stages ? stage + 1 : 0;
+            } else {
+                const size_t from = size_t{chunk} * Groups::kChunkBytes;
+                const std::byte *const low = tiles.at(tile, g, from, false), *const high = tiles.at(
+                                                                                 tile, g, from,
+                                                                                 true);
+                if constexpr (Groups::kChunkBytes > 0)
+                    accumulate<Groups>(sum, low, high, chunk, in);
+                else
+                    accumulate_any(sum, type[0], type[1], low, high, chunk, in);
+            }
+        }
+        part[turn][threadIdx.x] = {sum[0][0] + sum[1][0], sum[0][1] + sum[1][1],
+                                   sum[0][2] + sum[1][2], sum[0][3] + sum[1][3]};
+        __syncthreads();
+        if (first == 0) {
+            float4 all = part[turn][threadIdx.x];
+            for (uint32_t i = 1; i < split; ++i) {
+                const float4 more = part[turn][threadIdx.x + 32 * i];
+                all.x += more.x, all.y += more.y, all.z += more.z, all.w += more.w;
+            }
+            finish(tile, all);
+        }
+        turn ^= 1;
+    }
+}
+
+template <bool kAny, class Finish>
+__device__ __forceinline__ void multiply(const Tiles& tiles, const WeightType (&type)[2],
+                                         const Input& in, const MatvecLaunch& launch,
+                                         const Finish& finish) {
+    __shared__ Parts part;
     if constexpr (kAny) {
-        accumulate_any(sum, rows, in);
+        multiply<WeightType::f32, AnyGroups>(tiles, type, in, launch, part, finish);
     } else {
-        switch (rows.low_type) {
-#define GRANARY_CASE(name)                                       \
-    case WeightType::name:                                       \
-        accumulate<LaneGroups<WeightType::name>>(sum, rows, in); \
+        switch (type[0]) {
+#define GRANARY_CASE(name)                                                                      \
+    case WeightType::name:                                                                      \
+        multiply<WeightType::name, LaneGroups<WeightType::name>>(tiles, type, in, launch, part, \
+                                                                 finish);                       \
         break;
             GRANARY_CASE(q4_k)
             GRANARY_CASE(q5_k)
@@ -144,132 +251,133 @@ __device__ __forceinline__ bool multiply(float (&total)[4], const Rows& rows, co
                 __trap();
         }
     }
-    __shared__ float4 part[kMatvecThreads];
-    part[threadIdx.x] = {sum[0][0] + sum[1][0], sum[0][1] + sum[1][1], sum[0][2] + sum[1][2],
-                         sum[0][3] + sum[1][3]};
-    __syncthreads();
-    if (rows.first > 0) return false;
-    float4 all = part[threadIdx.x];
-    for (uint32_t i = 1; i < shape.split; ++i) {
-        const float4 more = part[threadIdx.x + 32 * i];
-        all.x += more.x, all.y += more.y, all.z += more.z, all.w += more.w;
-    }
-    total[0] = all.x, total[1] = all.y, total[2] = all.z, total[3] = all.w;
-    return true;
+}
+
+__device__ __forceinline__ uint32_t groups_of(uint32_t rows, uint32_t per_tile,
+                                              const MatvecShape& shape) {
+    return (rows + per_tile * shape.tiles - 1) / (per_tile * shape.tiles);
 }
 
 // out (+)= weight x. Grid: the blocks of all jobs.
 template <bool kAny>
 __device__ __forceinline__ void dense(const Matvec& all) {
-    const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    let_next_begin();
+    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     uint32_t number = 0;
     while (number + 1 < all.jobs && blockIdx.x >= all.job[number + 1].first_block) ++number;
     const MatvecJob& job = all.job[number];
-    const uint32_t tile = (blockIdx.x - job.first_block) * all.shape.tiles + warp / all.shape.split;
-    const uint32_t row = tile * kMatvecTile + g, last = job.features - 1;
-    const Rows rows{job.weight + min(row, last) * job.row_bytes,
-                    job.weight + min(row + 8, last) * job.row_bytes,
-                    job.type,
-                    job.type,
-                    (all.cols + 255) / 256,
-                    warp % all.shape.split,
-                    all.shape.split};
+    const auto row_bytes = static_cast<uint32_t>(job.row_bytes);
+    const Tiles tiles{job.weight,
+                      job.weight,
+                      row_bytes,
+                      row_bytes,
+                      job.features,
+                      kMatvecTile,
+                      8,
+                      all.cols,
+                      blockIdx.x - job.first_block,
+                      job.blocks,
+                      groups_of(job.features, kMatvecTile, all.launch.shape)};
     const Input in{g < all.rows ? all.x + g * all.x_bytes : nullptr, all.cols / 32};
-    // Towards the second cache: the same chunk of a tile that a block after those running now
-    // takes.
-    const uint32_t later = (tile + all.ahead * all.shape.tiles) * kMatvecTile + threadIdx.x % 16;
-    if (later < job.features) {
-        const std::byte* from = job.weight + later * job.row_bytes +
-                                job.row_bytes * rows.first / rows.chunks +
-                                threadIdx.x % 32 / 16 * 128;
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-    }
-    float total[4];
-    if (!multiply<kAny>(total, rows, in, all.shape)) return;
+    const WeightType type[2] = {job.type, job.type};
+    multiply<kAny>(tiles, type, in, all.launch, [&](uint32_t tile, const float4& total) {
+        const float value[4] = {total.x, total.y, total.z, total.w};
 #pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-        const uint32_t feature = row + i / 2 * 8, column = 2 * t + i % 2;
-        if (feature >= job.features || column >= all.rows) continue;
-        float& out = job.out[size_t{column} * job.features + feature];
-        out = job.add ? out + total[i] : total[i];
-    }
+        for (uint32_t i = 0; i < 4; ++i) {
+            const uint32_t feature = tile * kMatvecTile + g + i / 2 * 8, column = 2 * t + i % 2;
+            if (feature >= job.features || column >= all.rows) continue;
+            float& out = job.out[size_t{column} * job.features + feature];
+            out = job.add ? out + value[i] : value[i];
+        }
+    });
 }
 
-// silu(gate x) * (up x): a tile's low rows are eight of gate, its high ones the same of up.
+// silu(gate x) * (up x): a tile's low rows are eight of gate, its high ones the same of up. Lets
+// the next kernel begin behind its wait: the experts and their weights are there then.
 template <bool kAny>
 __device__ __forceinline__ void gate_up(const ExpertMatvec& job) {
-    const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, route = blockIdx.y;
+    wait_for_kernels_ahead();
+    let_next_begin();
+    const uint32_t g = threadIdx.x % 32 / 4, route = blockIdx.y;
     const int32_t expert = job.expert[route];
     if (!job.list.has(expert)) return;
     const ExpertEntry entry = job.entries[expert];
-    const uint32_t feature = (blockIdx.x * job.shape.tiles + warp / job.shape.split) * 8 + g;
-    const size_t row = min(feature, job.features - 1);
-    const Rows rows{entry.gate + row * job.row_bytes[0],
-                    entry.up + row * job.row_bytes[1],
-                    job.type[0],
-                    job.type[1],
-                    (job.cols + 255) / 256,
-                    warp % job.shape.split,
-                    job.shape.split};
+    const Tiles tiles{entry.gate,
+                      entry.up,
+                      static_cast<uint32_t>(job.row_bytes[0]),
+                      static_cast<uint32_t>(job.row_bytes[1]),
+                      job.features,
+                      kMatvecTile / 2,
+                      0,
+                      job.cols,
+                      blockIdx.x,
+                      gridDim.x,
+                      groups_of(job.features, kMatvecTile / 2, job.launch.shape)};
     const Input in{g == 0 ? job.x + route / job.used * job.x_bytes : nullptr, job.cols / 32};
-    float total[4];
-    if (!multiply<kAny>(total, rows, in, job.shape)) return;
-    if (threadIdx.x % 4 || feature >= job.features) return;
-    const float value = total[0] / (1 + __expf(-total[0])) * total[2];
-    reinterpret_cast<__half*>(job.out + route * job.out_bytes)[ordered_column(feature)] =
-        __low2half(as_half2(pack_half2(value, 0)));
+    multiply<kAny>(tiles, job.type, in, job.launch, [&](uint32_t tile, const float4& total) {
+        const uint32_t feature = tile * (kMatvecTile / 2) + g;
+        if (threadIdx.x % 4 || feature >= job.features) return;
+        const float value = total.x / (1 + __expf(-total.x)) * total.z;
+        reinterpret_cast<__half*>(job.out + route * job.out_bytes)[ordered_column(feature)] =
+            __low2half(as_half2(pack_half2(value, 0)));
+    });
 }
 
+// Follows gate_up, so that before its own wait it may read what routes and experts are: behind L1,
+// which may hold what they were.
 template <bool kAny>
 __device__ __forceinline__ void down(const ExpertMatvec& job) {
-    const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, route = blockIdx.y;
-    const int32_t expert = job.expert[route];
-    if (!job.list.has(expert)) return;
-    const ExpertEntry entry = job.entries[expert];
-    const uint32_t feature =
-        (blockIdx.x * job.shape.tiles + warp / job.shape.split) * kMatvecTile + g;
-    const uint32_t last = job.features - 1;
-    const Rows rows{entry.down + min(feature, last) * job.row_bytes[0],
-                    entry.down + min(feature + 8, last) * job.row_bytes[0],
-                    job.type[0],
-                    job.type[0],
-                    (job.cols + 255) / 256,
-                    warp % job.shape.split,
-                    job.shape.split};
+    let_next_begin();
+    const uint32_t g = threadIdx.x % 32 / 4, route = blockIdx.y;
+    const int32_t expert = __ldcg(job.expert + route);
+    if (!job.list.has(expert)) return wait_for_kernels_ahead();
+    const auto* const weight = reinterpret_cast<const std::byte*>(
+        __ldcg(reinterpret_cast<const unsigned long long*>(&job.entries[expert].down)));
+    const auto row_bytes = static_cast<uint32_t>(job.row_bytes[0]);
+    const Tiles tiles{weight,
+                      weight,
+                      row_bytes,
+                      row_bytes,
+                      job.features,
+                      kMatvecTile,
+                      8,
+                      job.cols,
+                      blockIdx.x,
+                      gridDim.x,
+                      groups_of(job.features, kMatvecTile, job.launch.shape)};
     const Input in{g == 0 ? job.x + route * job.x_bytes : nullptr, job.cols / 32};
-    float total[4];
-    if (!multiply<kAny>(total, rows, in, job.shape)) return;
-    if (threadIdx.x % 4) return;
-    auto* out = reinterpret_cast<__half*>(job.out + route * job.out_bytes);
-    const __half2 both = as_half2(pack_half2(total[0], total[2]));
-    if (feature < job.features) out[feature] = __low2half(both);
-    if (feature + 8 < job.features) out[feature + 8] = __high2half(both);
+    const WeightType type[2] = {job.type[0], job.type[0]};
+    multiply<kAny>(tiles, type, in, job.launch, [&](uint32_t tile, const float4& total) {
+        if (threadIdx.x % 4) return;
+        auto* const out = reinterpret_cast<__half*>(job.out + route * job.out_bytes);
+        const uint32_t feature = tile * kMatvecTile + g;
+        const __half2 both = as_half2(pack_half2(total.x, total.z));
+        if (feature < job.features) out[feature] = __low2half(both);
+        if (feature + 8 < job.features) out[feature + 8] = __high2half(both);
+    });
 }
 
 }  // namespace
 
 // NAME takes the types of LaneGroups, gate and up of one; NAME_any takes all.
+#define GRANARY_BOUNDS __launch_bounds__(kMatvecThreads, kMatvecBlocks)
 extern "C" {
-__global__ void __launch_bounds__(kMatvecThreads) matvec(const __grid_constant__ Matvec job) {
+__global__ void GRANARY_BOUNDS matvec(const __grid_constant__ Matvec job) {
     dense<false>(job);
 }
-__global__ void __launch_bounds__(kMatvecThreads) matvec_any(const __grid_constant__ Matvec job) {
+__global__ void GRANARY_BOUNDS matvec_any(const __grid_constant__ Matvec job) {
     dense<true>(job);
 }
-__global__ void __launch_bounds__(kMatvecThreads)
-    expert_matvec_gate_up(const __grid_constant__ ExpertMatvec job) {
+__global__ void GRANARY_BOUNDS expert_matvec_gate_up(const __grid_constant__ ExpertMatvec job) {
     gate_up<false>(job);
 }
-__global__ void __launch_bounds__(kMatvecThreads)
-    expert_matvec_gate_up_any(const __grid_constant__ ExpertMatvec job) {
+__global__ void GRANARY_BOUNDS expert_matvec_gate_up_any(const __grid_constant__ ExpertMatvec job) {
     gate_up<true>(job);
 }
-__global__ void __launch_bounds__(kMatvecThreads)
-    expert_matvec_down(const __grid_constant__ ExpertMatvec job) {
+__global__ void GRANARY_BOUNDS expert_matvec_down(const __grid_constant__ ExpertMatvec job) {
     down<false>(job);
 }
-__global__ void __launch_bounds__(kMatvecThreads)
-    expert_matvec_down_any(const __grid_constant__ ExpertMatvec job) {
+__global__ void GRANARY_BOUNDS expert_matvec_down_any(const __grid_constant__ ExpertMatvec job) {
     down<true>(job);
 }
 }

@@ -45,4 +45,16 @@ Status launch(const Driver& driver, Function function, Size3 grid, Size3 block,
                          stream, list, nullptr);
 }
 
+// The same for a kernel that waits itself for what it needs (early.cuh): it may begin while the one
+// queued ahead of it still runs.
+template <class... Args>
+Status launch_early(const Driver& driver, Function function, Size3 grid, Size3 block,
+                    unsigned shared_bytes, Stream stream, Args... args) {
+    void* list[] = {static_cast<void*>(&args)..., nullptr};
+    const LaunchAttribute early;
+    const LaunchConfig config{
+        {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, stream, &early, 1};
+    return driver.launch_with(&config, function, list, nullptr);
+}
+
 }  // namespace granary::gpu::cuda

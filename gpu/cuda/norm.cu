@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // RMS norm (Zhang and Sennrich 2019, equation 4), codes, and the sum of a token's experts.
+#include "gpu/cuda/early.cuh"
+#include "gpu/cuda/output_rows.cuh"
 #include "gpu/cuda/rows.cuh"
 
 namespace granary::gpu::cuda {
@@ -46,6 +48,8 @@ extern "C" __global__ void __launch_bounds__(128)
 extern "C" __global__ void __launch_bounds__(128)
     gated_norm(const float* x, const float* weight, float eps, uint32_t dim, uint32_t heads,
                const float* gate, float* values, std::byte* codes) {
+    let_next_begin();
+    wait_for_kernels_ahead();
     const uint32_t head = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (head >= heads) return;
     const uint32_t cols = heads * dim;
@@ -78,28 +82,6 @@ extern "C" __global__ void __launch_bounds__(128)
 }
 
 namespace {
-
-__device__ __forceinline__ void load_output(const float* row, uint32_t octet, uint32_t cols,
-                                            float (&v)[8]) {
-    load_octet(row, octet, cols, v);
-}
-__device__ __forceinline__ void load_output(const __half* row, uint32_t octet, uint32_t cols,
-                                            float (&v)[8]) {
-    const uint32_t first = octet * 8;
-    if (first + 8 <= cols && aligned_16(row + first)) {
-        const uint4 words = *reinterpret_cast<const uint4*>(row + first);
-        const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) {
-            const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&pairs[i]));
-            v[2 * i] = pair.x;
-            v[2 * i + 1] = pair.y;
-        }
-        return;
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < 8; ++i) v[i] = first + i < cols ? __half2float(row[first + i]) : 0.0f;
-}
 
 // A thread an octet: grid (octets / 128, rows). Work: 2 used operations a value. Bytes: used times
 // an output, 8 for x.

@@ -40,11 +40,14 @@ void CudaKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
     for (uint32_t first = 0; first < n; first += kMostRows) {
         const size_t q_at = size_t{first} * shape.heads * dim;
         const size_t k_at = size_t{first} * shape.kv_heads * dim;
-        queue(rope_store_, {(heads + kRopeWarps - 1) / kRopeWarps, std::min(n - first, kMostRows)},
-              {32 * kRopeWarps}, shared,
-              RopeStore{q_norm, k_norm, q + q_at, k + k_at, v + k_at, kv, shape.heads,
-                        shape.kv_heads, dim, pairs, first_cell + first, shape.norm_eps},
-              rope_.turns);
+        const Size3 grid{(heads + kRopeWarps - 1) / kRopeWarps, std::min(n - first, kMostRows)};
+        const RopeStore job{q_norm,   k_norm, q + q_at,           k + k_at,
+                            v + k_at, kv,     shape.heads,        shape.kv_heads,
+                            dim,      pairs,  first_cell + first, shape.norm_eps};
+        if (kv.place)
+            queue_early(rope_store_, grid, {32 * kRopeWarps}, shared, job, rope_.turns);
+        else
+            queue(rope_store_, grid, {32 * kRopeWarps}, shared, job, rope_.turns);
     }
 }
 

@@ -4,6 +4,7 @@
 // f32 angle would be off by 0.06. Then K and V to the codes of their cells (gpu/kv_format.h).
 #include "gpu/cuda/rope.h"
 
+#include "gpu/cuda/early.cuh"
 #include "gpu/cuda/rows.cuh"
 
 namespace granary::gpu::cuda {
@@ -237,6 +238,7 @@ extern "C" __global__ void __launch_bounds__(32 * kRopeWarps)
     extern __shared__ float memory[];
     float* const cosine = memory;
     float* const sine = memory + args.pairs;
+    let_next_begin();
     const DecodePlace* const place = args.kv.place;
     std::byte* const base = place ? place->kv + args.kv.offset : args.kv.base;
     const uint32_t cell = (place ? place->first_cell : args.first_cell) + blockIdx.y;
@@ -245,6 +247,7 @@ extern "C" __global__ void __launch_bounds__(32 * kRopeWarps)
         const double turn = __dmul_rn(turns.turns[i], static_cast<double>(cell));
         sincospif(static_cast<float>(2 * (turn - rint(turn))), &sine[i], &cosine[i]);
     }
+    wait_for_kernels_ahead();
     __syncthreads();
 
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = args.dim;

@@ -13,12 +13,37 @@ constexpr uint32_t chunks_of(uint32_t rows) {
     return (rows + kChunkRows - 1) / kChunkRows;
 }
 
+// But for where logits and counts go.
+RouteRows route_rows(const RouterShape& shape, const Weight& router, const float* x,
+                     const Routes& routes, uint32_t* finished) {
+    if (shape.experts > kMostExperts || shape.used > kMostUsed) {
+        std::fprintf(stderr, "%u of %u experts, %u of %u are the most\n", shape.used, shape.experts,
+                     kMostUsed, kMostExperts);
+        std::abort();
+    }
+    return {x,
+            router.data,
+            static_cast<uint32_t>(router.type),
+            shape.experts,
+            router.cols,
+            shape.used,
+            shape.normalise,
+            row_bytes(router.type, router.cols),
+            shape.scale,
+            nullptr,
+            nullptr,
+            finished,
+            routes};
+}
+
 }  // namespace
 
 Result<void> CudaKernels::load_router() {
-    return find("router", {{"route_few_f32", &router_.few_f32},
-                           {"route_few_any", &router_.few_any},
-                           {"route_logits_f32", &router_.logits_f32},
+    if (auto r = find("router_decode", {{"route_decode_f32", &router_.decode_f32},
+                                        {"route_decode_any", &router_.decode_any}});
+        !r)
+        return r;
+    return find("router", {{"route_logits_f32", &router_.logits_f32},
                            {"route_logits_any", &router_.logits_any},
                            {"route_choose", &router_.choose},
                            {"route_count", &router_.count},
@@ -37,41 +62,37 @@ CudaKernels::PromptBytes CudaKernels::prompt_route_bytes(uint32_t experts) const
 
 void CudaKernels::route(const RouterShape& shape, const Weight& router, const float* x,
                         const Routes& routes) {
-    if (shape.experts > kMostExperts || shape.used > kMostUsed) {
-        std::fprintf(stderr, "%u of %u experts, %u of %u are the most\n", shape.used, shape.experts,
-                     kMostUsed, kMostExperts);
-        std::abort();
-    }
-    const bool f32 = router.type == WeightType::f32;
-    RouteRows args{x,
-                   router.data,
-                   static_cast<uint32_t>(router.type),
-                   shape.experts,
-                   router.cols,
-                   shape.used,
-                   shape.normalise,
-                   row_bytes(router.type, router.cols),
-                   shape.scale,
-                   nullptr,
-                   nullptr,
-                   counters_,
-                   routes};
-    const size_t logits_bytes = size_t{routes.rows} * shape.experts * sizeof(float);
-    if (routes.rows <= kFewRows) {
-        args.logits = reinterpret_cast<float*>(scratch_.require(logits_bytes));
-        queue(f32 ? router_.few_f32 : router_.few_any, {(shape.experts + 3) / 4}, {128}, 0, args);
-        return;
-    }
+    if (routes.decode) return route_decode(shape, router, x, routes, {});
+    RouteRows args = route_rows(shape, router, x, routes, counters_);
     const uint32_t chunks = chunks_of(routes.rows);
+    const size_t logits_bytes = size_t{routes.rows} * shape.experts * sizeof(float);
     const size_t counts_bytes = size_t{chunks} * shape.experts * sizeof(int32_t);
     std::byte* const scratch = prompt_scratch_.require(logits_bytes + counts_bytes);
     args.logits = reinterpret_cast<float*>(scratch);
     args.counts = reinterpret_cast<int32_t*>(scratch + logits_bytes);
-    queue(f32 ? router_.logits_f32 : router_.logits_any,
+    queue(router.type == WeightType::f32 ? router_.logits_f32 : router_.logits_any,
           {(routes.rows + 63) / 64, (shape.experts + 63) / 64}, {256}, 0, args);
     queue(router_.choose, {chunks}, {256}, 0, args);
     queue(router_.count, {(shape.experts + 7) / 8}, {256}, 0, args, chunks);
     queue(router_.sort, {chunks}, {256}, 0, args);
+}
+
+void CudaKernels::route_and_fetch(const RouterShape& shape, const Weight& router, const float* x,
+                                  const Routes& routes, const ExpertCacheView& cache,
+                                  const DecodePlace* place) {
+    if (cache.slots == 0) return route(shape, router, x, routes);
+    const FetchExperts job = fetch_job(cache, routes.rows * shape.used, place);
+    route_decode(shape, router, x, routes, job);
+    gather(job);
+}
+
+void CudaKernels::route_decode(const RouterShape& shape, const Weight& router, const float* x,
+                               const Routes& routes, const FetchExperts& fetch) {
+    RouteRows args = route_rows(shape, router, x, routes, counters_);
+    args.logits = reinterpret_cast<float*>(scratch_.require(decode_route_bytes()));
+    queue_early(router.type == WeightType::f32 ? router_.decode_f32 : router_.decode_any,
+                {(shape.experts + 3) / 4}, {128},
+                static_cast<unsigned>(fetch.cache.slots * sizeof(uint64_t)), args, fetch);
 }
 
 }  // namespace granary::gpu::cuda

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Arguments of the kernels that route rows to experts, as host and device see them.
 //
-//   route_few     up to kFewRows rows in one launch
-//   route_logits  many rows: logits = router x
+//   route_decode  rows of a decode step, in one launch
+//   route_logits  rows of a prompt: logits = router x
 //   route_choose  softmax, the best experts of each row, and how often each chunk of rows picks
-//   each route_count   these counts summed up: where in `order` each chunk's routes to an expert
-//   begin route_sort    order
+//                 each
+//   route_count   these counts summed up: where in `order` each chunk's routes to an expert begin
+//   route_sort    order
 //
-// A logit has the same bits in both ways: sums of kRouterSlice products in order; the sum of every
-// kRouterTotals-th of these in order; the sum of those in order.
+// A prompt's logit: sums of kRouterSlice products in order; the sum of every kRouterTotals-th of
+// these in order; the sum of those in order.
 #pragma once
 
 #include <cstdint>
 
+#include "gpu/cuda/gather.h"
 #include "gpu/kernels.h"
 
 namespace granary::gpu::cuda {
 
-inline constexpr uint32_t kFewRows = 8;
+inline constexpr uint32_t kFewRows = 8;  // of a decode step, at most
 inline constexpr uint32_t kRouterSlice = 64;
 inline constexpr uint32_t kRouterTotals = 4;
 inline constexpr uint32_t kChunkRows = 16;
@@ -34,6 +36,14 @@ struct RouteRows {
     int32_t* counts;     // many rows: [experts, chunks]
     uint32_t* finished;  // 0 before and after
     Routes routes;
+};
+
+// What fetches the experts of a decode step.
+struct FetchExperts {
+    ExpertCacheView cache;     // no slots: nothing to do
+    const DecodePlace* place;  // its tick
+    GatherPiece* pieces;       // [3 * most] what is to be copied
+    uint32_t most;             // misses that can be copied
 };
 
 }  // namespace granary::gpu::cuda

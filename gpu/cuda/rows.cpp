@@ -7,7 +7,7 @@
 namespace granary::gpu::cuda {
 namespace {
 
-constexpr uint32_t kArgmaxParts = 32;  // blocks a row
+constexpr uint32_t kArgmaxParts = 128;  // blocks a row
 constexpr uint32_t kOctetThreads = 128;
 
 // Blocks of kOctetThreads for the octets of a row, those that fill up codes included.
@@ -23,6 +23,10 @@ constexpr uint32_t kMostRows = 65535;
 Result<void> CudaKernels::load_rows() {
     if (auto r = find("embed", {{"embed", &rows_.embed}}); !r) return r;
     if (auto r = find("argmax", {{"argmax", &rows_.argmax}}); !r) return r;
+    if (auto r = find("norm_decode", {{"combine_norm_f16", &rows_.combine_norm_f16},
+                                      {"combine_norm_f32", &rows_.combine_norm_f32}});
+        !r)
+        return r;
     return find("norm", {{"rms_norm", &rows_.rms_norm},
                          {"quantise", &rows_.quantise},
                          {"combine_f16", &rows_.combine_f16},
@@ -39,6 +43,7 @@ void CudaKernels::embed(const Weight& table, const int32_t* tokens, uint32_t n, 
 
 void CudaKernels::rms_norm(const float* x, const float* weight, float eps, const Activations& out) {
     if (out.rows == 0) return;
+    if (out.decode) return combine_norm({}, 0, const_cast<float*>(x), nullptr, weight, eps, out);
     queue(rows_.rms_norm, {out.rows}, {256}, 0, x, weight, eps, out.cols, out.values, out.codes);
 }
 
@@ -52,6 +57,9 @@ void CudaKernels::quantise(const Activations& a) {
 
 void CudaKernels::combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
                           float* x) {
+    if (routes.decode)
+        return combine_norm(routes, used, x, out, nullptr, 0,
+                            {nullptr, nullptr, routes.rows, hidden});
     const size_t value_bytes = expert_out_f32_ ? sizeof(float) : sizeof(uint16_t);
     for (uint32_t first = 0; first < routes.rows; first += kMostRows)
         queue(expert_out_f32_ ? rows_.combine_f32 : rows_.combine_f16,
@@ -61,12 +69,28 @@ void CudaKernels::combine(const Routes& routes, uint32_t used, uint32_t hidden, 
               x + size_t{first} * hidden);
 }
 
+void CudaKernels::combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,
+                                   const void* out, float* x, const float* weight, float eps,
+                                   const Activations& norm) {
+    if (routes.decode)
+        combine_norm(routes, used, x, out, weight, eps, norm);
+    else
+        Kernels::combine_and_norm(routes, used, hidden, out, x, weight, eps, norm);
+}
+
+void CudaKernels::combine_norm(const Routes& routes, uint32_t used, float* x, const void* out,
+                               const float* weight, float eps, const Activations& norm) {
+    const auto* const weights = static_cast<const float*>(routes.weight);
+    queue_early(expert_out_f32_ ? rows_.combine_norm_f32 : rows_.combine_norm_f16, {norm.rows},
+                {256}, 0, weights, used, norm.cols, out, x, weight, eps, norm.values, norm.codes);
+}
+
 void CudaKernels::argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) {
     for (uint32_t first = 0; first < n; first += kDecodeRows) {
         const uint32_t rows = std::min(n - first, kDecodeRows);
         std::byte* const found = scratch_.require(rows * kArgmaxParts * sizeof(uint64_t));
-        queue(rows_.argmax, {kArgmaxParts, rows}, {256}, 0, logits + size_t{first} * vocab, vocab,
-              found, counters_, best + first);
+        queue_early(rows_.argmax, {kArgmaxParts, rows}, {256}, 0, logits + size_t{first} * vocab,
+                    vocab, found, counters_, best + first);
     }
 }
 

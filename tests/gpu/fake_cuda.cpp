@@ -410,6 +410,9 @@ Status cuLaunchKernel(Function function, unsigned, unsigned, unsigned, unsigned,
         (void)run(launch);  // asynchronous: whoever synchronizes learns of it
     return 0;
 }
+Status cuLaunchKernelEx(const LaunchConfig*, Function function, void** arguments, void**) {
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
+}
 Status cuStreamBeginCapture_v2(Stream, int) {
     if (machine.lost || machine.capturing) return machine.lost ? machine.lost : kInvalid;
     machine.capturing = new_graph({});

@@ -76,38 +76,49 @@ TEST_F(CudaTest, RouteIsTheHosts) {
         const Array<std::byte> weights(gpu(), router.data);
         Weight weight = router.weight;
         weight.data = weights;
-        const CardRoutes routed(gpu(), at.rows, at.experts, at.used);
-        kernels().route(shape, weight, in, routed.view);
-        HostRoutes got(at.rows, at.experts, at.used);
-        got.expert = routed.expert.get();
-        got.weight = routed.weight.get();
-        const std::string what = std::to_string(at.rows) + " rows, " + std::to_string(at.experts);
-        // Logits are sums in another order: neighbours that are equal to 1e-5 may change places.
-        size_t other = 0;
-        double worst = 0;
-        for (size_t r = 0; r < got.expert.size(); ++r) {
-            ASSERT_GE(got.expert[r], 0) << what;
-            ASSERT_LT(got.expert[r], static_cast<int32_t>(at.experts)) << what;
-            other += got.expert[r] != expected.expert[r];
-            const double wanted = static_cast<double>(expected.weight[r]);
-            worst = std::max(worst, std::abs(static_cast<double>(got.weight[r]) - wanted) / wanted);
+        for (const bool decode : {false, true}) {
+            if (decode && at.rows > 8) continue;
+            const CardRoutes routed(gpu(), at.rows, at.experts, at.used);
+            Routes view = routed.view;
+            view.decode = decode;
+            kernels().route(shape, weight, in, view);
+            HostRoutes got(at.rows, at.experts, at.used);
+            got.expert = routed.expert.get();
+            got.weight = routed.weight.get();
+            const std::string what = std::to_string(at.rows) + " rows, " +
+                                     std::to_string(at.experts) + (decode ? " decode" : "");
+            // Logits are sums in another order: neighbours that are equal to 1e-5 may change
+            // places.
+            size_t other = 0;
+            double worst = 0;
+            for (size_t r = 0; r < got.expert.size(); ++r) {
+                ASSERT_GE(got.expert[r], 0) << what;
+                ASSERT_LT(got.expert[r], static_cast<int32_t>(at.experts)) << what;
+                other += got.expert[r] != expected.expert[r];
+                const double wanted = static_cast<double>(expected.weight[r]);
+                worst =
+                    std::max(worst, std::abs(static_cast<double>(got.weight[r]) - wanted) / wanted);
+            }
+            EXPECT_LE(other, got.expert.size() / 200) << what;
+            EXPECT_LT(worst, 1e-4) << what;
+            // What follows from the choice is exact.
+            got.sort();
+            EXPECT_EQ(routed.count.get(), got.count) << what;
+            EXPECT_EQ(routed.first.get(), got.first) << what;
+            EXPECT_EQ(routed.order.get(), got.order) << what;
+            // A row's route does not depend on how many rows there are.
+            const CardRoutes alone(gpu(), 1, at.experts, at.used);
+            const size_t last = at.rows - 1;
+            view = alone.view;
+            view.decode = decode;
+            kernels().route(shape, weight, in + last * at.cols, view);
+            EXPECT_EQ(alone.expert.get(),
+                      std::vector<int32_t>(got.expert.end() - at.used, got.expert.end()))
+                << what;
+            EXPECT_TRUE(
+                same_bits(alone.weight.get(), {got.weight.end() - at.used, got.weight.end()}))
+                << what;
         }
-        EXPECT_LE(other, got.expert.size() / 200) << what;
-        EXPECT_LT(worst, 1e-4) << what;
-        // What follows from the choice is exact.
-        got.sort();
-        EXPECT_EQ(routed.count.get(), got.count) << what;
-        EXPECT_EQ(routed.first.get(), got.first) << what;
-        EXPECT_EQ(routed.order.get(), got.order) << what;
-        // A row's route does not depend on how many rows there are.
-        const CardRoutes alone(gpu(), 1, at.experts, at.used);
-        const size_t last = at.rows - 1;
-        kernels().route(shape, weight, in + last * at.cols, alone.view);
-        EXPECT_EQ(alone.expert.get(),
-                  std::vector<int32_t>(got.expert.end() - at.used, got.expert.end()))
-            << what;
-        EXPECT_TRUE(same_bits(alone.weight.get(), {got.weight.end() - at.used, got.weight.end()}))
-            << what;
     }
 }
 
@@ -142,10 +153,12 @@ TEST_F(CudaTest, EqualAndBrokenLogitsRouteAsOnTheHost) {
         host().route({16, 4, true, 1}, weight, x.data(), expected.view);
         const Array<float> in(gpu(), x), weights(gpu(), router);
         const CardRoutes routed(gpu(), rows, 16, 4);
+        Routes view = routed.view;
+        view.decode = rows <= 8;
         kernels().route(
             {16, 4, true, 1},
             {reinterpret_cast<const std::byte*>(weights.data()), WeightType::f32, 16, 32}, in,
-            routed.view);
+            view);
         EXPECT_EQ(routed.expert.get(), expected.expert);
         EXPECT_EQ(routed.order.get(), expected.order);
         EXPECT_LT(distance(routed.weight.get(), expected.weight), 1e-6);
@@ -353,6 +366,49 @@ TEST_F(CudaTest, FetchFollowsTheHostExactly) {
         }
         cache.expect_copied(filled, what);
         EXPECT_GT(cache.counters[1], 0u) << what;
+    }
+}
+
+TEST_F(CudaTest, RouteAndFetchInOneFollowTheHostExactly) {
+    Random random(24);
+    struct Case {
+        uint32_t experts, slots, rows, used;
+    };
+    for (const Case& at : {Case{128, 60, 1, 8}, {256, 250, 8, 8}, {64, 3, 2, 4}}) {
+        gpu().reset();
+        Cache cache(gpu(), at.experts, at.slots, random);
+        const std::string what = std::to_string(at.experts) + " experts, " +
+                                 std::to_string(at.slots) + " slots, " + std::to_string(at.rows);
+        // Logits are x itself.
+        std::vector<float> identity(size_t{at.experts} * at.experts);
+        for (size_t e = 0; e < at.experts; ++e) identity[e * at.experts + e] = 1;
+        const Array<float> router(gpu(), identity);
+        const auto weight = [&](const float* data) {
+            return Weight{reinterpret_cast<const std::byte*>(data), WeightType::f32, at.experts,
+                          at.experts};
+        };
+        std::vector<bool> filled(at.slots);
+        const RouterShape shape{at.experts, at.used, true, 1};
+        for (uint32_t tick = 1; tick <= 24; ++tick) {
+            const std::vector<float> x = random.values(size_t{at.rows} * at.experts);
+            HostRoutes routes(at.rows, at.experts, at.used);
+            const CardRoutes routed(gpu(), at.rows, at.experts, at.used);
+            Routes view = routed.view;
+            view.decode = true;
+            const DecodePlace place{nullptr, 0, tick};
+            const Array<DecodePlace> now(gpu(), std::span<const DecodePlace>(&place, 1));
+            const Array<float> in(gpu(), x);
+            const std::vector<int32_t> before = cache.expert_in;
+            host().route_and_fetch(shape, weight(identity.data()), x.data(), routes.view,
+                                   cache.host_view, &place);
+            kernels().route_and_fetch(shape, weight(router), in, view, cache.card_view, now);
+            EXPECT_EQ(routed.expert.get(), routes.expert) << what;
+            EXPECT_EQ(routed.count.get(), routes.count) << what;
+            for (uint32_t s = 0; s < at.slots; ++s)
+                if (cache.expert_in[s] != before[s]) filled[s] = true;
+            if (tick % 8 == 0) cache.expect_same(what + ", tick " + std::to_string(tick));
+        }
+        cache.expect_copied(filled, what);
     }
 }
 

@@ -110,6 +110,22 @@ TEST_F(CudaTest, CombineSumsF16OutputsInRankOrder) {
             routed.rows = kRows;
             kernels().combine(routed, used, hidden, outputs.data(), sum);
             EXPECT_LT(distance(sum.get(), expected), kF32) << hidden << " " << used;
+
+            // The same of a decode step, with the norm that follows.
+            const std::vector<float> weight = random.values(hidden);
+            const Array<float> again(gpu(), x), norm_weight(gpu(), weight), norm(gpu(), x.size()),
+                alone(gpu(), x.size());
+            const Array<std::byte> codes(gpu(), kRows * kernels().code_bytes(hidden));
+            routed.decode = true;
+            kernels().combine_and_norm(routed, used, hidden, outputs.data(), again, norm_weight,
+                                       1e-5f, {norm, codes, kRows, hidden, true});
+            EXPECT_TRUE(same_bits(again.get(), sum.get())) << hidden << " " << used;
+            kernels().rms_norm(sum, norm_weight, 1e-5f, {alone, nullptr, kRows, hidden});
+            EXPECT_TRUE(same_bits(norm.get(), alone.get())) << hidden << " " << used;
+            EXPECT_EQ(codes.get(), to_ordered(norm.get(), kRows, hidden)) << hidden << " " << used;
+            const Array<float> third(gpu(), x);
+            kernels().combine(routed, used, hidden, outputs.data(), third);
+            EXPECT_TRUE(same_bits(third.get(), sum.get())) << hidden << " " << used;
         }
     }
 }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Kernels of a decode step are short: a good part of each would pass until the one ahead has ended,
+// its writes are seen and the next one's blocks stand ready. So they are queued to begin early
+// (programmatic dependent launch, compute capability 9.0 and up) and keep three rules:
+//
+//   - what an earlier kernel of the step wrote, or still reads, is touched only behind
+//     wait_for_kernels_ahead(); before it a kernel brings what does not change (weights);
+//   - every kernel waits, so that behind the wait all kernels ahead have ended, not only the last;
+//   - a kernel lets the next one begin at its own start. One that does so behind its wait (its
+//     comment says so) gives the next the results of all kernels but itself from the beginning.
+#pragma once
+
+namespace granary::gpu::cuda {
+
+__device__ __forceinline__ void wait_for_kernels_ahead() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void let_next_begin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+}  // namespace granary::gpu::cuda
