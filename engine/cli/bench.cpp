@@ -70,7 +70,7 @@ Result<BenchReport> measure(Engine& engine, const BenchOptions& options) {
         stage.last = runs.back()[n];
         stage.reading = speed_of(std::move(reading));
         stage.answering = speed_of(std::move(answering));
-        stage.tokens = token_times(std::move(tokens), rates->link);
+        stage.tokens = token_times(std::move(tokens), rates->gather);
         predict(engine, *rates, stage);
         report.stages.push_back(std::move(stage));
     }

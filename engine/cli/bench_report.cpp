@@ -224,6 +224,7 @@ void print_text(std::ostream& out, const Engine& engine, const BenchReport& repo
     out << "rates         products " << tflops(rates.products) << " TFLOP/s, attention "
         << tflops(rates.attention) << " TFLOP/s, weights " << gigabytes(rates.weights)
         << " GB/s, unpacked " << gigabytes(rates.unpack) << " GB/s, link " << gigabytes(rates.link)
+        << " GB/s, gathered " << gigabytes(rates.gather)
         << " GB/s, memory " << gigabytes(rates.memory) << " GB/s, cells " << gigabytes(rates.cells)
         << " G/s, layer " << fixed(rates.layer * 1e6, 0) << " us\n";
     const Limits& limits = report.limits;

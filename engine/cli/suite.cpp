@@ -17,7 +17,7 @@ namespace {
 using gpu::KvFormat;
 using nlohmann::ordered_json;
 
-constexpr uint32_t kContext = 524288, kChunk = 6144, kAnswer = 64;
+constexpr uint32_t kLongest = 524288, kChunk = 6144, kAnswer = 64;
 constexpr uint32_t kLengths[] = {32768, 131072, 522000};
 constexpr KvFormat kFormats[] = {KvFormat::f16, KvFormat::int8, KvFormat::k8v4, KvFormat::q4};
 // Of cards with 8, 12, 16 and 24 GB, of which 1.5 GiB are left to the desktop.
@@ -58,7 +58,8 @@ std::vector<Cell> cells() {
 
 Settings settings_of(const Cell& cell, const Settings& given) {
     Settings settings = given;
-    settings.max_context = kContext;
+    // Who wants no more than a part of the longest asks for no more.
+    settings.max_context = cell.tokens > kLongest / 2 ? kLongest : cell.tokens + 1024;
     settings.prefill = {AutoCount::Kind::number, kChunk};
     settings.kv = cell.format;
     settings.vram_budget = static_cast<uint64_t>(cell.budget * (1 << 30));
@@ -129,7 +130,7 @@ Result<void> run_row(Engine& engine, std::optional<Rates>& rates, Row& row) {
     report.last = std::move(results->front());
     report.reading = speed_of({report.last.prefill_tok_s});
     report.answering = speed_of({report.last.decode_tok_s});
-    report.tokens = token_times(report.last.tokens, rates->link);
+    report.tokens = token_times(report.last.tokens, rates->gather);
     predict(engine, *rates, report);
     row.predicted_reading = report.predicted_reading;
     row.predicted_answering = report.predicted_at_hits;

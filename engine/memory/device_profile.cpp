@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr uint32_t kVersion = 2;  // 2: unpack_bytes_per_s
+constexpr uint32_t kVersion = 2;  // 2: gather, unpack
 constexpr const char* kVersionKey = "granary_device_profile";
 constexpr size_t kMostText = 512;
 constexpr uint64_t kMostBytes = uint64_t{1} << 48;
@@ -27,8 +27,9 @@ struct Field {
     T Rates::*member;
     T least, most;
 };
-constexpr std::array<Field<double>, 8> kRates{{
+constexpr std::array<Field<double>, 9> kRates{{
     {"link_bytes_per_s", &Rates::link, 1e6, 1e14},
+    {"gather_bytes_per_s", &Rates::gather, 1e6, 1e14},
     {"memory_bytes_per_s", &Rates::memory, 1e6, 1e15},
     {"weights_bytes_per_s", &Rates::weights, 1e6, 1e15},
     {"unpack_bytes_per_s", &Rates::unpack, 1e6, 1e15},

@@ -35,7 +35,7 @@ double dense_flops(const ModelFacts& model) {
 Rates unmeasured_host(uint32_t threads) {
     const double n = std::max(threads, 1u);
     Rates rates;
-    rates.link = 6e9 * std::min(n, 4.0);
+    rates.link = rates.gather = 6e9 * std::min(n, 4.0);
     rates.memory = 12e9 * std::min(n, 6.0);
     rates.weights = 8e9 * n;
     rates.unpack = 8e9 * n;
@@ -48,7 +48,7 @@ Rates unmeasured_host(uint32_t threads) {
 
 Rates unmeasured_card(double products, double memory) {
     Rates rates;
-    rates.link = 20e9;  // between PCIe 4 and 5; nothing tells before a copy is made
+    rates.link = rates.gather = 20e9;  // between PCIe 4 and 5; nothing tells before a copy is made
     rates.memory = 0.8 * memory;
     rates.weights = 0.35 * memory;
     rates.unpack = 0.15 * memory;
@@ -212,7 +212,8 @@ double Predictor::uniform_hits(uint32_t depth) const {
 }
 
 double Predictor::token(uint32_t depth, double hits) const {
-    return token_without_misses(depth) + (1 - hits) * copy_seconds(model_.experts_used);
+    const auto picked = static_cast<double>(model_.experts_used * model_.row_bytes);
+    return token_without_misses(depth) + (1 - hits) * picked / rates_.gather;
 }
 
 uint32_t Predictor::faster_streamed_from(uint32_t rows) const {

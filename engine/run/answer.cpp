@@ -334,7 +334,7 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     const Predictor planned(core->model.facts, core->facts, core->plan);
     pace.add_answer(report.answer_tokens *
                         planned.token_without_misses(conversation.cells - report.answer_tokens / 2),
-                    report.answer_seconds - static_cast<double>(copied) / rates().link);
+                    report.answer_seconds - static_cast<double>(copied) / rates().gather);
     return report;
 }
 

@@ -49,7 +49,9 @@ Rates Pace::corrected(const Rates& rates) const {
     Rates here = rates;
     if (rest_ > 0) {
         here.products /= rest_;
+        here.unpack /= rest_;
         here.link /= rest_;
+        here.gather /= rest_;
         here.attention /= attention_;
     }
     // What is known of one half of the work is the best guess of the other.

@@ -322,9 +322,9 @@ TEST(Planner, AutoTakesTheChunkThatIsPredictedQuickest) {
     settings.vram_budget = 9ull << 30;
     settings.prefill = {};
     DeviceFacts device = card_facts(40ull << 30);
-    device.rates = Rates{25e9, 900e9, 700e9, 40e12, 100e12, 400e9, 20e-6};
+    device.rates = Rates{25e9, 25e9, 900e9, 700e9, 700e9, 40e12, 100e12, 400e9, 20e-6};
     const auto slow = Planner(large_model(), device).plan(settings);
-    device.rates->link = 2500e9;
+    device.rates->link = device.rates->gather = 2500e9;
     const auto quick = Planner(large_model(), device).plan(settings);
     ASSERT_TRUE(slow && quick);
     EXPECT_LT(quick->chunk, slow->chunk);
@@ -335,7 +335,7 @@ TEST(Planner, AutoTakesTheChunkThatIsPredictedQuickest) {
 TEST(Planner, StreamingBeginsWhereItIsPredictedFaster) {
     const ModelFacts model = large_model();
     DeviceFacts device = card_facts(16ull << 30);
-    device.rates = Rates{25e9, 900e9, 700e9, 40e12, 100e12, 400e9, 20e-6};
+    device.rates = Rates{25e9, 25e9, 900e9, 700e9, 700e9, 40e12, 100e12, 400e9, 20e-6};
     Settings settings;
     settings.vram_budget = 9ull << 30;
     settings.max_context = 32768;

@@ -12,7 +12,8 @@ namespace granary {
 // (layers). Dense matrices and experts share one rate: both are quantised weights times rows, and
 // what experts lose with few rows each is the unpacking, which is counted by itself.
 struct Rates {
-    double link = 0;       // bytes/s, weights from host memory to the device
+    double link = 0;       // bytes/s, weights from host memory to the device, as chunks stream them
+    double gather = 0;     // bytes/s, the same for the few experts that a token misses
     double memory = 0;     // bytes/s, the device's own memory; bounds the reading of K/V
     double weights = 0;    // bytes/s, weights as they meet one row: for a token
     double unpack = 0;     // bytes/s, weights as they meet many rows: once a chunk
