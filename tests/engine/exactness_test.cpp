@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The forward pass against numbers that another engine computed in f32 arithmetic.
 #include <algorithm>
+#include <random>
 
 #include "tests/engine/fixture.h"
 #include "tests/gguf/gguf_builder.h"
@@ -49,6 +50,52 @@ TEST(Exactness, MicroQwen35MoEInF32) {
     TempDir folder;
     write_file(folder.file("model.gguf"), unpacked_planes(stem + ".gguf.planes.gz"));
     expect_exact(folder.file("model.gguf"), read_fixture(stem + ".json"), 1e-4);
+}
+
+// At the end of 40,000 tokens, in the least memory that they are admitted with, where the loan
+// shrinks on the way, as with everything resident.
+TEST(Exactness, LongPromptsEndTheSameInTheLeastMemory) {
+    TempDir folder;
+    const std::string path = folder.file("model.gguf");
+    write_file(path, unpacked_planes(GRANARY_TEST_DATA "/micro/micro-qwen35moe.gguf.planes.gz"));
+    EngineOptions options;
+    Settings& settings = options.settings;
+    settings.device = "host";
+    settings.max_context = 40064;
+    settings.prefill = {AutoCount::Kind::number, 1024};
+    settings.kv = gpu::KvFormat::k8v4;
+    const auto planner = make_planner(path, settings);
+    ASSERT_TRUE(planner);
+    uint64_t refused = 0, admitted = 1024;  // granules of 64 KiB
+    while (admitted - refused > 1) {
+        settings.vram_budget = (refused + admitted) / 2 << 16;
+        (planner->plan(settings) ? admitted : refused) = (refused + admitted) / 2;
+    }
+    LogitsRequest request;
+    std::mt19937 random(5);
+    for (int i = 0; i < 40000; ++i)
+        request.tokens.push_back(static_cast<TokenId>(random() % 320));
+    request.positions = {39999};
+    request.greedy = 16;
+    std::vector<LogitsResult> results;
+    bool shrank = false;
+    options.log = [&](LogLevel, std::string_view line) {
+        shrank |= line.find("loan shrunk") != std::string_view::npos;
+    };
+    for (const uint64_t granules : {uint64_t{2048}, admitted}) {
+        settings.vram_budget = granules << 16;
+        shrank = false;
+        auto engine = Engine::open(path, options);
+        ASSERT_TRUE(engine) << engine.error().message();
+        auto result = (*engine)->logits(request);
+        ASSERT_TRUE(result) << result.error().message();
+        EXPECT_EQ((*engine)->driver_allocations_after_load(), 0u);
+        results.push_back(std::move(*result));
+    }
+    EXPECT_TRUE(shrank);
+    EXPECT_EQ(results[0].logits, results[1].logits);
+    EXPECT_EQ(results[0].argmax, results[1].argmax);
+    EXPECT_EQ(results[0].greedy, results[1].greedy);
 }
 
 TEST(Exactness, MixedQuantsInF32) {
