@@ -6,6 +6,7 @@
 
 #include "engine/cli/bench_report.h"
 #include "engine/cli/common.h"
+#include "engine/cli/trace_recorder.h"
 
 namespace granary::cli {
 namespace {
@@ -45,8 +46,12 @@ Result<BenchReport> measure(Engine& engine, const BenchOptions& options) {
     std::vector<std::vector<BenchResult>> runs;
     const uint32_t repeat = options.sweep.empty() ? std::max(options.repeat, 1u) : 1;
     for (uint32_t i = 0; i < repeat; ++i) {
+        std::optional<TraceRecorder> trace;
+        if (options.trace && i + 1 == repeat) trace.emplace(engine);
         auto results = engine.bench(stages.all);
         if (!results) return tl::unexpected(results.error());
+        if (trace)
+            if (auto r = trace->write(*options.trace); !r) return tl::unexpected(r.error());
         runs.push_back(std::move(*results));
     }
     report.free_after = engine.free_bytes_now();
@@ -80,9 +85,9 @@ Result<BenchReport> measure(Engine& engine, const BenchOptions& options) {
 }  // namespace
 
 int bench(const BenchOptions& options, std::ostream& out, std::ostream& err) {
-    if (options.device_profile)
-        if (auto r = check_writable(*options.device_profile); !r)
-            return report_error(r.error(), err);
+    for (const auto& path : {options.device_profile, options.trace})
+        if (path)
+            if (auto r = check_writable(*path); !r) return report_error(r.error(), err);
     EngineOptions engine_options;
     engine_options.settings = options.settings;
     if (engine_options.settings.max_context == 0) {

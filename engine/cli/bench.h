@@ -17,7 +17,8 @@ struct BenchOptions {
     std::vector<uint32_t>
         sweep;  // depths, rising; then prompt_tokens, depth and repeat do not count
     bool json = false;
-    std::optional<std::string> device_profile;  // file to write
+    std::optional<std::string> device_profile;  // files to write
+    std::optional<std::string> trace;           // of the last run; see granary/trace.h
     Settings settings;
 };
 // Speeds, each token's time, where the time goes, what memory did, and the device's rates and

@@ -224,9 +224,9 @@ void print_text(std::ostream& out, const Engine& engine, const BenchReport& repo
     out << "rates         products " << tflops(rates.products) << " TFLOP/s, attention "
         << tflops(rates.attention) << " TFLOP/s, weights " << gigabytes(rates.weights)
         << " GB/s, unpacked " << gigabytes(rates.unpack) << " GB/s, link " << gigabytes(rates.link)
-        << " GB/s, gathered " << gigabytes(rates.gather)
-        << " GB/s, memory " << gigabytes(rates.memory) << " GB/s, cells " << gigabytes(rates.cells)
-        << " G/s, layer " << fixed(rates.layer * 1e6, 0) << " us\n";
+        << " GB/s, gathered " << gigabytes(rates.gather) << " GB/s, memory "
+        << gigabytes(rates.memory) << " GB/s, cells " << gigabytes(rates.cells) << " G/s, layer "
+        << fixed(rates.layer * 1e6, 0) << " us\n";
     const Limits& limits = report.limits;
     if (limits.products > 0)
         out << "at most       products " << tflops(limits.products) << " TFLOP/s ("

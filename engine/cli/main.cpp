@@ -207,6 +207,10 @@ int main(int argc, char** argv) {
         ->add_option("--device-profile-out", bench_options.device_profile,
                      "Write what the planner must know of this device, with its rates")
         ->type_name("FILE");
+    bench
+        ->add_option("--trace", bench_options.trace,
+                     "Write map frames and counters of the last run, to be shown again")
+        ->type_name("FILE");
     std::string suite_name;
     std::vector<uint32_t> suite_rows;
     bench
@@ -228,9 +232,9 @@ int main(int argc, char** argv) {
         if (suite_name.empty())
             code = cli::bench(bench_options, std::cout, std::cerr);
         else
-            code = cli::long_context_suite(
-                {bench_options.model, suite_rows, bench_options.json, *settings}, std::cout,
-                std::cerr);
+            code = cli::long_context_suite({bench_options.model, suite_rows, bench_options.json,
+                                            bench_options.trace, *settings},
+                                           std::cout, std::cerr);
     });
 
     try {

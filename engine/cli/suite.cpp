@@ -10,6 +10,7 @@
 #include "engine/cli/bench_report.h"
 #include "engine/cli/common.h"
 #include "engine/cli/table.h"
+#include "engine/cli/trace_recorder.h"
 
 namespace granary::cli {
 namespace {
@@ -114,7 +115,8 @@ void foretell(const Planner& planner, const Settings& settings, Row& row) {
     row.predicted_answering = 1 / planner.predict_decode(*plan, row.cell.tokens);
 }
 
-Result<void> run_row(Engine& engine, std::optional<Rates>& rates, Row& row) {
+Result<void> run_row(Engine& engine, std::optional<Rates>& rates,
+                     const std::optional<std::string>& trace_path, Row& row) {
     if (!rates) {
         auto measured = engine.measure_rates();
         if (!measured) return tl::unexpected(measured.error());
@@ -123,8 +125,12 @@ Result<void> run_row(Engine& engine, std::optional<Rates>& rates, Row& row) {
     row.free_before = engine.free_bytes_now();
     StageReport report;
     report.stage = {row.cell.tokens, kAnswer};
+    std::optional<TraceRecorder> trace;
+    if (trace_path) trace.emplace(engine);
     auto results = engine.bench({&report.stage, 1});
     if (!results) return tl::unexpected(results.error());
+    if (trace)
+        if (auto r = trace->write(*trace_path); !r) return r;
     row.free_after = engine.free_bytes_now();
     row.allocations = engine.driver_allocations_after_load();
     report.last = std::move(results->front());
@@ -194,6 +200,8 @@ Table::Row text_of(const Row& row) {
 }  // namespace
 
 int long_context_suite(const SuiteOptions& options, std::ostream& out, std::ostream& err) {
+    if (options.trace)
+        if (auto r = check_writable(*options.trace); !r) return report_error(r.error(), err);
     // Small at first: what the device's planner says decides on the rows.
     EngineOptions engine_options;
     engine_options.settings = options.settings;
@@ -224,7 +232,8 @@ int long_context_suite(const SuiteOptions& options, std::ostream& out, std::ostr
             err << "row " << number << ": " << grouped(cell.tokens) << " tokens, "
                 << format_name(cell.format) << ", " << format_bytes(row.budget) << std::endl;
             if (auto r = (*engine)->apply(settings); !r) return report_error(r.error(), err);
-            if (auto r = run_row(**engine, rates, row); !r) return report_error(r.error(), err);
+            if (auto r = run_row(**engine, rates, options.trace, row); !r)
+                return report_error(r.error(), err);
         }
         rows.push_back(std::move(row));
     }

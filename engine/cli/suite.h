@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ struct SuiteOptions {
     std::string model;
     std::vector<uint32_t> rows;  // numbers of rows to run; empty: all
     bool json = false;
-    Settings settings;  // device and threads; the rows decide on the others
+    std::optional<std::string> trace;  // file to write, of the last row that is run
+    Settings settings;                 // device and threads; the rows decide on the others
 };
 // Contexts of 32K, 128K and 522,000 tokens, each with the K/V formats and budgets for which
 // somebody would ask: what is measured, and of all other cells what the planner says. Of each row

@@ -9,8 +9,10 @@
 #include <sstream>
 
 #include "engine/cli/bench_report.h"
+#include "engine/cli/common.h"
 #include "engine/cli/plan.h"
 #include "engine/cli/suite.h"
+#include "granary/trace.h"
 #include "tests/gguf/gguf_builder.h"
 
 namespace granary::test {
@@ -120,11 +122,44 @@ TEST(Bench, MeasuresBehindADepth) {
     EXPECT_NE(out.str().find("4 tokens from 1,064"), std::string::npos) << out.str();
 }
 
+TEST(Bench, RecordsWhatTheMapShows) {
+    TempDir folder;
+    BenchOptions options;
+    options.model = kStarter;
+    options.prompt_tokens = 3000;
+    options.decode_tokens = 8;
+    options.trace = folder.file("run.trace");
+    options.settings.device = "host";
+    options.settings.vram_budget = 36 << 20;
+    std::ostringstream out, err;
+    ASSERT_EQ(bench(options, out, err), kOk) << err.str();
+    const auto bytes = read_file(*options.trace, 1 << 20);
+    ASSERT_TRUE(bytes);
+    auto reader = TraceReader::open(*bytes);
+    ASSERT_TRUE(reader) << reader.error().message();
+    EXPECT_EQ(reader->header().granules, (36u << 20) / reader->header().granule_bytes);
+    ASSERT_GE(reader->frames(), 2u);
+    MapFrame frame;
+    TraceCounts counts;
+    uint32_t most_kv = 0, most_lent = 0;
+    for (auto more = reader->next(frame, counts); more && *more;
+         more = reader->next(frame, counts)) {
+        uint32_t sum = 0;
+        for (const uint32_t granules : frame.granules) sum += granules;
+        EXPECT_EQ(sum, reader->header().granules);
+        most_kv = std::max(most_kv, frame.granules[static_cast<int>(Owner::kv)]);
+        most_lent = std::max(most_lent, frame.granules[static_cast<int>(Owner::loan)]);
+        EXPECT_EQ(counts.driver_allocations, 0u);
+    }
+    EXPECT_GT(most_kv, 0u);
+    EXPECT_GT(most_lent, 0u);
+}
+
 TEST(LongContextSuite, ForetellsEveryCell) {
     std::ostringstream out, err;
     Settings host;
     host.device = "host";
-    ASSERT_EQ(long_context_suite({kStarter, {0}, true, host}, out, err), kOk) << err.str();
+    ASSERT_EQ(long_context_suite({kStarter, {0}, true, {}, host}, out, err), kOk) << err.str();
     const auto rows = nlohmann::json::parse(out.str());
     ASSERT_EQ(rows.size(), 51u);  // 3 lengths, 4 formats, 4 budgets; 3 smallest ones
     int smallest = 0;
