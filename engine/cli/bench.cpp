@@ -36,13 +36,13 @@ Stages stages_of(const BenchOptions& options) {
 
 Result<BenchReport> measure(Engine& engine, const BenchOptions& options) {
     const Stages stages = stages_of(options);
+    BenchReport report;
+    report.free_before = engine.free_bytes_now();
     // The first run touches pages and threads; it is not counted.
     const BenchStage& first = stages.all.front();
     const BenchStage warm{std::min(first.prompt_tokens, 64u), std::min(options.decode_tokens, 16u)};
     if (auto r = engine.bench({&warm, 1}); !r) return tl::unexpected(r.error());
 
-    BenchReport report;
-    report.free_before = engine.free_bytes_now();
     std::vector<std::vector<BenchResult>> runs;
     const uint32_t repeat = options.sweep.empty() ? std::max(options.repeat, 1u) : 1;
     for (uint32_t i = 0; i < repeat; ++i) {

@@ -117,12 +117,12 @@ void foretell(const Planner& planner, const Settings& settings, Row& row) {
 
 Result<void> run_row(Engine& engine, std::optional<Rates>& rates,
                      const std::optional<std::string>& trace_path, Row& row) {
+    row.free_before = engine.free_bytes_now();
     if (!rates) {
         auto measured = engine.measure_rates();
         if (!measured) return tl::unexpected(measured.error());
         rates = *measured;
     }
-    row.free_before = engine.free_bytes_now();
     StageReport report;
     report.stage = {row.cell.tokens, kAnswer};
     std::optional<TraceRecorder> trace;
