@@ -81,10 +81,10 @@ std::string bytes_text(uint64_t bytes) {
     return std::to_string(bytes);
 }
 
-std::string percent_text(double percent) {
+std::string real_text(double number) {
     std::array<char, 32> buffer{};
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), percent).ptr;
-    return std::string(buffer.data(), end) + "%";
+    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
+    return std::string(buffer.data(), end);
 }
 
 std::string count_text(uint32_t number) {
@@ -249,11 +249,37 @@ std::string cache_floor_text(const CacheFloor& floor) {
         case CacheFloor::Kind::bytes:
             return bytes_text(floor.bytes);
         case CacheFloor::Kind::percent:
-            return percent_text(floor.percent);
+            return real_text(floor.percent) + "%";
         case CacheFloor::Kind::automatic:
             break;
     }
     return "auto";
+}
+
+Result<void> set_rope_scaling(Settings& settings, std::string_view value) {
+    if (value == "auto") {
+        settings.rope_scaling.reset();
+        return {};
+    }
+    for (const RopeKind kind : {RopeKind::none, RopeKind::linear, RopeKind::yarn}) {
+        if (value != rope_kind_name(kind)) continue;
+        settings.rope_scaling = kind;
+        return {};
+    }
+    return bad_value("rope-scaling", value, "auto, none, linear or yarn");
+}
+
+Result<void> set_rope_factor(Settings& settings, std::string_view value) {
+    double factor = 0;
+    const char* const end = value.data() + value.size();
+    const auto [stop, error] = std::from_chars(value.data(), end, factor, std::chars_format::fixed);
+    // Written so that a NaN fails too.
+    const bool possible =
+        error == std::errc() && stop == end && factor >= 1 && factor <= kLargestRopeFactor;
+    if (value != "auto" && !possible)
+        return bad_value("rope-factor", value, "auto or a number from 1 to 4096");
+    settings.rope_factor = value == "auto" ? 0 : factor;
+    return {};
 }
 
 struct Setting {
@@ -262,13 +288,27 @@ struct Setting {
     std::string (*get)(const Settings&);
 };
 
-const std::array<Setting, 12>& table() {
-    static const std::array<Setting, 12> settings{{
+const std::array<Setting, 14>& table() {
+    static const std::array<Setting, 14> settings{{
         {{"max-context",
           "Longest conversation in tokens, question and answer together (auto: what the model was "
           "trained for, at most 32768)."},
          set_max_context,
          [](const Settings& s) { return count_text(s.max_context); }},
+        {{"rope-scaling",
+          "How positions are stretched for contexts longer than what the model was trained for: "
+          "none, linear or yarn (auto: what the model file says)."},
+         set_rope_scaling,
+         [](const Settings& s) {
+             return std::string(s.rope_scaling ? rope_kind_name(*s.rope_scaling) : "auto");
+         }},
+        {{"rope-factor",
+          "By how much positions are stretched, where they are (auto: what the model file says, or "
+          "the whole number that max-context needs)."},
+         set_rope_factor,
+         [](const Settings& s) {
+             return s.rope_factor == 0 ? std::string("auto") : real_text(s.rope_factor);
+         }},
         {{"prefill",
           "Tokens of a prompt that are read in one step; larger steps read faster and borrow more "
           "memory (auto: chosen for this model and budget)."},

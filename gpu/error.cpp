@@ -12,6 +12,13 @@ std::string Error::message() const {
     return text;
 }
 
+std::string grouped(unsigned long long n) {
+    std::string digits = std::to_string(n);
+    for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3)
+        digits.insert(static_cast<size_t>(i), 1, ',');
+    return digits;
+}
+
 std::string format_bytes(unsigned long long bytes) {
     static const char* const units[] = {"KiB", "MiB", "GiB", "TiB"};
     if (bytes < 1024) return std::to_string(bytes) + " bytes";

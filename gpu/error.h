@@ -43,5 +43,6 @@ inline tl::unexpected<Error> fail(ErrorKind kind, std::string what, std::string 
 
 // "6.5 MiB", "512 bytes": binary units, at most one decimal.
 std::string format_bytes(unsigned long long bytes);
+std::string grouped(unsigned long long n);  // "524,288"
 
 }  // namespace granary

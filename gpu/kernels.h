@@ -10,9 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 
 #include "gpu/kv_format.h"
+#include "gpu/rope_table.h"
 #include "gpu/weight_type.h"
 
 namespace granary::gpu {
@@ -44,11 +47,9 @@ inline constexpr uint32_t kDecodeCut = 512;  // cells that decode attention sums
 
 struct AttentionShape {
     uint32_t heads = 0, kv_heads = 0, head_dim = 0;
-    uint32_t rope_dims = 0;   // first dims of a head that rotate; NEOX halves
-    float rope_base = 10000;  // theta
-    float rope_scale = 1;     // positions are multiplied by this (1 / factor for linear scaling)
-    float norm_eps = 1e-6f;   // of the q and k norms
-    float scale = 0;          // of q.k; 1 / sqrt(head_dim) unless the family says otherwise
+    std::shared_ptr<const RopeTable> rope;  // null: nothing rotates
+    float norm_eps = 1e-6f;                 // of the q and k norms
+    float scale = 0;  // of q.k; 1 / sqrt(head_dim) unless the family says otherwise
 };
 
 // A gated delta net (Yang, Kautz and Hatamizadeh 2024, arXiv 2412.06464). A row of channels holds q
@@ -125,6 +126,10 @@ class Kernels {
   public:
     virtual ~Kernels() = default;
 
+    // What of a model these kernels have no room for, with both numbers, for people; empty:
+    // nothing. No operation may be asked for anything that is beyond them.
+    virtual std::string beyond(const AttentionShape&, const RouterShape&) const { return {}; }
+
     // Bytes of one row's codes for `cols` activations; a multiple of 64.
     virtual size_t code_bytes(uint32_t cols) const = 0;
 
@@ -163,7 +168,7 @@ class Kernels {
     // Every job: out[i, r] (+)= dot(weight row r, in row i). Jobs share the input.
     virtual void matmul(std::span<const Matmul> jobs, const Activations& in) = 0;
 
-    // q and k: RMS norm per head (null weight: none), then NEOX rotation at position
+    // q and k: RMS norm per head (null weight: none), then rotation by shape.rope at position
     // first_cell + i (that of kv.place where it is given); q in place, k and v written to cells
     // first_cell.. of kv. What kv keeps rotated (KvPart::rotated) is rotated last, q with k.
     virtual void rope_store(const AttentionShape& shape, const float* q_norm /*[head_dim]*/,

@@ -10,6 +10,7 @@
 #include "engine/cli/weight_summary.h"
 #include "engine/gguf/file.h"
 #include "engine/gguf/printable.h"
+#include "engine/model/rope.h"
 
 namespace granary::cli {
 namespace {
@@ -56,6 +57,26 @@ uint32_t part_count(const gguf::File& file) {
     uint32_t parts = 1;
     for (const gguf::Tensor& tensor : file.tensors()) parts = std::max(parts, tensor.part + 1);
     return parts;
+}
+
+// ---- context
+
+struct Context {
+    uint32_t trained = 0;
+    RopeScaling rope;
+};
+// What a file says of its context; nothing where it has no such length, an error where it cannot
+// be read.
+Result<std::optional<Context>> context_of(const gguf::File& file) {
+    const auto architecture = file.get_string("general.architecture");
+    if (!architecture || !file.find(std::string(*architecture) + ".context_length"))
+        return std::nullopt;
+    TensorReader read(file, std::string(*architecture));
+    Context context;
+    context.trained = read.count("context_length", 1, 1u << 30);
+    context.rope = read_rope_scaling(read, context.trained);
+    if (read.error()) return tl::unexpected(*read.error());
+    return context;
 }
 
 // ---- table
@@ -125,7 +146,15 @@ std::string exact_bytes(uint64_t bytes) {
     return bytes < 1024 ? text : text + " (" + std::to_string(bytes) + ")";
 }
 
-void print_summary(std::ostream& out, const WeightSummary& sum) {
+std::string context_text(const Context& context) {
+    std::string text = grouped(context.trained) + " tokens, positions " + context.rope.text();
+    if (context.rope.kind != RopeKind::none)
+        text += " from " + grouped(context.rope.original) + " tokens";
+    return text;
+}
+
+void print_summary(std::ostream& out, const gguf::File& file) {
+    const WeightSummary sum = summarise_weights(file);
     std::vector<Row> rows;
     for (const auto& [name, type] : sum.types) {
         rows.push_back({std::string(name), std::to_string(type.tensors), exact_bytes(type.bytes)});
@@ -153,6 +182,11 @@ void print_summary(std::ostream& out, const WeightSummary& sum) {
                         exact_bytes(*sum.kv_bytes_per_token_f16) +
                             (sum.windowed ? ", sliding-window layers counted in full" : "")});
     }
+    const auto context = context_of(file);
+    if (!context)
+        rows.push_back({"context", gguf::printable(context.error().message())});
+    else if (*context)
+        rows.push_back({"context", context_text(**context)});
     out << "\nSummary\n";
     print_table(out, rows, {false, false});
 }
@@ -177,7 +211,7 @@ void print_text(std::ostream& out, const gguf::File& file) {
                         std::to_string(tensor.bytes)});
     }
     print_table(out, rows, {false, false, false, true});
-    if (!file.tensors().empty()) print_summary(out, summarise_weights(file));
+    if (!file.tensors().empty()) print_summary(out, file);
 }
 
 // ---- JSON
@@ -235,6 +269,17 @@ ordered_json summary_json(const WeightSummary& sum) {
     return out;
 }
 
+ordered_json context_json(const gguf::File& file) {
+    const auto context = context_of(file);
+    if (!context) return {{"error", context.error().message()}};
+    if (!*context) return nullptr;
+    const RopeScaling& rope = (*context)->rope;
+    return {{"trained", (*context)->trained},
+            {"rope_scaling", rope_kind_name(rope.kind)},
+            {"rope_factor", rope.factor},
+            {"original", rope.original}};
+}
+
 void print_json(std::ostream& out, const gguf::File& file) {
     // Appended, not looked up by key: an ordered object searches in linear time, keys are unique.
     ordered_json::object_t metadata;
@@ -258,6 +303,7 @@ void print_json(std::ostream& out, const gguf::File& file) {
                               {"bytes", file.total_bytes()},
                               {"metadata", std::move(metadata)},
                               {"tensors", tensors},
+                              {"context", context_json(file)},
                               {"summary", summary_json(summarise_weights(file))}};
     // All that is not ASCII is written as \uXXXX, so no file can reach the terminal's controls;
     // bytes that are not UTF-8 become U+FFFD.

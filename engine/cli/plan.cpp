@@ -53,7 +53,10 @@ void print_text(std::ostream& out, const Preview& p) {
         << format_bytes(plan.granule_bytes) << "\n"
         << "context    " << grouped(plan.max_context) << " tokens of K/V as "
         << gpu::kv_format_name(plan.kv_format) << "\n"
-        << "reading    in steps of " << grouped(plan.chunk) << " tokens"
+        << "positions  " << plan.rope.text() << "\n";
+    const std::string note = context_note(plan.rope, plan.max_context);
+    if (!note.empty()) out << "           " << note << "\n";
+    out << "reading    in steps of " << grouped(plan.chunk) << " tokens"
         << (plan.chunk_at_max < plan.chunk ? ", of " + grouped(plan.chunk_at_max) + " at the end"
                                            : "");
     if (cached)
@@ -119,6 +122,9 @@ void print_json(std::ostream& out, const Preview& p) {
     for (const Settings::Entry& entry : Settings::entries())
         json["settings"][std::string(entry.name)] = plan.settings.get(entry.name);
     json["max_context"] = plan.max_context;
+    json["rope"] = {{"scaling", rope_kind_name(plan.rope.kind)},
+                    {"factor", plan.rope.factor},
+                    {"original_context", plan.rope.original}};
     json["kv"] = gpu::kv_format_name(plan.kv_format);
     json["prefill"] = plan.chunk;
     json["prefill_at_max"] = plan.chunk_at_max;

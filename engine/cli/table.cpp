@@ -7,16 +7,6 @@
 
 namespace granary::cli {
 
-std::string grouped(uint64_t n) {
-    const std::string digits = std::to_string(n);
-    std::string text;
-    for (size_t i = 0; i < digits.size(); ++i) {
-        if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-        text += digits[i];
-    }
-    return text;
-}
-
 std::string fixed(double value, int digits) {
     char buffer[64];
     std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Figures as people read them: columns, grouped digits.
+// Figures as people read them: columns, decimals.
 #pragma once
 
 #include <iosfwd>
@@ -8,7 +8,6 @@
 
 namespace granary::cli {
 
-std::string grouped(uint64_t n);              // "524,288"
 std::string fixed(double value, int digits);  // "12.5"
 
 // Columns two spaces apart, indented by two; those in `right` are right-aligned. A first row that

@@ -8,6 +8,7 @@
 #include "engine/memory/layout.h"
 #include "engine/memory/rates.h"
 #include "engine/memory/schedule.h"
+#include "engine/model/rope.h"
 
 namespace granary {
 namespace {
@@ -191,6 +192,9 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     plan.settings = settings;
     plan.granule_bytes = device.granule_bytes;
     plan.max_context = context_of(model, settings);
+    const auto rope = resolve_rope(model, settings, plan.max_context);
+    if (!rope) return tl::unexpected(rope.error());
+    plan.rope = *rope;
     plan.kv_format = kv_format_of(model, device, settings, plan.max_context);
 
     Frame frame = frame_of(model, device, settings, plan.max_context);

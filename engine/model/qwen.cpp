@@ -6,6 +6,7 @@
 
 #include "engine/gguf/printable.h"
 #include "engine/memory/layout.h"
+#include "engine/model/rope.h"
 
 namespace granary::qwen {
 
@@ -30,28 +31,23 @@ Result<void> read_facts(TensorReader& read, const gguf::File& file, const char* 
     attention.head_dim =
         read.count_or("attention.key_length", facts.hidden / attention.heads, 8, 1024);
     const uint32_t value_dim = read.count_or("attention.value_length", attention.head_dim, 8, 1024);
-    attention.rope_dims = read.count_or("rope.dimension_count", attention.head_dim, 2, 1024);
-    attention.rope_base = read.real_or("rope.freq_base", 10000.0f);
+    facts.rope_dims = read.count_or("rope.dimension_count", attention.head_dim, 2, 1024);
+    facts.rope_base = read.real_or("rope.freq_base", 10000.0f);
+    facts.rope = read_rope_scaling(read, facts.trained_context);
     attention.scale = 1.0f / std::sqrt(static_cast<float>(attention.head_dim));
     model.norm_eps = read.real("attention.layer_norm_rms_epsilon");
     attention.norm_eps = model.norm_eps;
-    const std::string scaling = read.text_or("rope.scaling.type", "none");
-    if (scaling == "linear")
-        attention.rope_scale = 1.0f / read.real("rope.scaling.factor");
-    else if (scaling != "none")
-        read.set_error({ErrorKind::unsupported, "this rotation scaling is not supported",
-                        std::string(family) + ".rope.scaling.type is " + gguf::quoted(scaling, 64),
-                        "Supported: none, linear"});
     facts.vocab = read.rows_of("token_embd.weight", 1u << 22);
     if (read.error()) return tl::unexpected(*read.error());
     if (attention.heads % attention.kv_heads != 0 || attention.head_dim % 8 != 0 ||
-        value_dim != attention.head_dim || attention.rope_dims % 2 != 0 ||
-        attention.rope_dims > attention.head_dim)
+        value_dim != attention.head_dim || facts.rope_dims % 2 != 0 ||
+        facts.rope_dims > attention.head_dim)
         return fail(ErrorKind::unsupported, "this combination of shapes is not supported",
                     gguf::quoted(file.path()) + ": heads " + std::to_string(attention.heads) + "/" +
                         std::to_string(attention.kv_heads) + ", head sizes " +
                         std::to_string(attention.head_dim) + "/" + std::to_string(value_dim) +
-                        ", rotated " + std::to_string(attention.rope_dims));
+                        ", rotated " + std::to_string(facts.rope_dims));
+    attention.rope = gpu::rope_table(facts.rope_dims, facts.rope_base);
     facts.attention = attention;
     return {};
 }

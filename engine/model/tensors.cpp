@@ -43,22 +43,31 @@ bool TensorReader::in_range(const std::string& subject, uint64_t value, uint64_t
     return false;
 }
 
-float TensorReader::real(const char* key) {
+double TensorReader::real(const char* key, double low, double high) {
     const std::string full = family_ + "." + key;
     auto value = file_.get_real(full);
     if (!value) {
         set_error(value.error());
         return 1;
     }
-    // Written so that a NaN fails too; the bounds leave room for a product or quotient in f32.
-    if (!(*value >= 1e-30 && *value <= 1e30)) {
-        std::array<char, 32> text{};
-        std::snprintf(text.data(), text.size(), "%g", *value);
+    // Written so that a NaN fails too.
+    if (!(*value >= low && *value <= high)) {
+        std::array<char, 96> text{};
+        std::snprintf(text.data(), text.size(), "%g, expected %g to %g", *value, low, high);
         set_error({ErrorKind::invalid_file, path_ + " has an impossible value",
-                   full + " is " + text.data() + ", expected 1e-30 to 1e30", ""});
+                   full + " is " + text.data(), ""});
         return 1;
     }
-    return static_cast<float>(*value);
+    return *value;
+}
+
+// The bounds leave room for a product or quotient in f32.
+float TensorReader::real(const char* key) {
+    return static_cast<float>(real(key, 1e-30, 1e30));
+}
+
+double TensorReader::real_or(const char* key, double fallback, double low, double high) {
+    return file_.find(family_ + "." + key) ? real(key, low, high) : fallback;
 }
 
 float TensorReader::real_or(const char* key, float fallback) {

@@ -23,7 +23,9 @@ class TensorReader {
     uint32_t count(const char* key, uint32_t low, uint32_t high);
     uint32_t count_or(const char* key, uint32_t fallback, uint32_t low, uint32_t high);
     float real(const char* key);
+    double real(const char* key, double low, double high);
     float real_or(const char* key, float fallback);
+    double real_or(const char* key, double fallback, double low, double high);
     std::string text_or(const char* key, const char* fallback);
 
     // A matrix [rows, cols]; of any type that this program decodes.

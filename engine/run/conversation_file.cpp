@@ -255,6 +255,9 @@ FileHeader Engine::Impl::file_header() const {
     header.arithmetic = static_cast<uint32_t>(options.arithmetic);
     header.state_bytes = facts.state_bytes;
     header.vocab = facts.vocab;
+    const RopeScaling& rope = core->plan.rope;
+    header.rope_kind = static_cast<uint32_t>(rope.kind);
+    if (rope.kind != RopeKind::none) header.rope_factor = static_cast<float>(rope.factor);
     return header;
 }
 
@@ -369,6 +372,21 @@ Result<FileHeader> check_header(Reader& in, const FileHeader& own, const Plan& p
                             text_of(own.kv_format) +
                             (header.kv_format == own.kv_format ? " of another arithmetic" : ""),
                         "Set kv to " + text_of(header.kv_format));
+    if (header.rope_kind > static_cast<uint32_t>(RopeKind::yarn))
+        return in.damaged("its positions are stretched in no known way");
+    if (header.rope_kind != own.rope_kind || header.rope_factor != own.rope_factor) {
+        const auto of = [](const FileHeader& header) {
+            RopeScaling rope;
+            rope.kind = static_cast<RopeKind>(header.rope_kind);
+            rope.factor = header.rope_factor;
+            return rope;
+        };
+        const RopeScaling its = of(header);
+        std::string advice = "Set rope-scaling to " + std::string(rope_kind_name(its.kind));
+        if (its.kind != RopeKind::none) advice += " and rope-factor to " + factor_text(its.factor);
+        return in.other(
+            "its positions are " + its.text() + ", those of this engine " + of(own).text(), advice);
+    }
     if (header.step_bytes != own.step_bytes || header.step_cells != own.step_cells ||
         header.state_bytes != own.state_bytes || header.vocab != own.vocab)
         return in.damaged("its cells and states are not laid out as the model's");

@@ -47,7 +47,8 @@ struct FileHeader {
     uint32_t messages = 0;
     uint32_t checkpoints = 0;
     uint64_t message_bytes = 0;
-    uint64_t reserved = 0;
+    uint32_t rope_kind = 0;      // RopeKind
+    float rope_factor = 0;       // 0 where rope_kind is none
     ContentHash::Digest hash{};  // of the header before it
 
     ContentHash::Digest computed_hash() const;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "engine/model/rope.h"
 #include "engine/run/device.h"
 #include "engine/run/engine_impl.h"
 #include "granary/device_profile.h"
@@ -21,13 +22,20 @@ Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
         if (!device) return tl::unexpected(device.error());
         core->device = std::move(*device);
         if (options.wrap_device) core->device = options.wrap_device(std::move(core->device));
-        core->facts = facts_of(*core->device, core->model.facts, options.arithmetic);
+        const ModelFacts& facts = core->model.facts;
+        const std::string beyond =
+            core->device->kernels().beyond(facts.attention, {facts.experts, facts.experts_used});
+        if (!beyond.empty())
+            return fail(ErrorKind::unsupported, "this device cannot run the model",
+                        core->device->info().name + ": " + beyond, "Set device to host");
+        core->facts = facts_of(*core->device, facts, options.arithmetic);
         core->facts.free_bytes += freed;
         // The cores that a process may use can change: the plan is for the threads that there are.
         if (settings.threads == 0) core->facts.threads_unless_told = core->facts.threads;
-        auto plan = Planner(core->model.facts, core->facts).plan(settings);
+        auto plan = Planner(facts, core->facts).plan(settings);
         if (!plan) return tl::unexpected(plan.error());
         core->plan = *plan;
+        core->model.attention.rope = rope_table(facts.rope_dims, facts.rope_base, plan->rope);
         if (core->plan.granule_bytes == core->device->info().granule_bytes) return core;
         // The unified face has no budget until it is planned; a large one gets large granules.
         granule_bytes = core->plan.granule_bytes;
@@ -51,6 +59,8 @@ Result<void> Engine::Impl::lock_weights(Core& core) const {
 }
 
 Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
+    if (const auto note = context_note(core.plan.rope, core.plan.max_context); !note.empty())
+        log(core.plan.rope.kind == RopeKind::none ? LogLevel::warning : LogLevel::info, note);
     if (auto r = lock_weights(core); !r) return r;
     auto memory = MemoryManager::create(*core.device, core.model, core.plan, core.facts, telemetry,
                                         options.log, progress);

@@ -7,12 +7,6 @@
 namespace granary {
 namespace {
 
-std::string grouped(uint64_t n) {
-    std::string digits = std::to_string(n);
-    for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) digits.insert(i, ",");
-    return digits;
-}
-
 std::string seconds_text(double seconds) {
     char buffer[32];
     std::snprintf(buffer, sizeof buffer, seconds < 0.1 ? "%.3f s" : "%.1f s", seconds);

@@ -5,7 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "gpu/cuda/attention_widen.h"
 #include "gpu/cuda/device_code.h"
+#include "gpu/cuda/expert_matmul.h"
+#include "gpu/cuda/router.h"
 
 namespace granary::gpu::cuda {
 
@@ -22,6 +25,21 @@ Result<void> CudaKernels::load() {
     if (driver.api() == Api::cuda && device_.facts().capability >= 90 &&
         driver.function_attribute(&compiled_for, kPtxVersion, rows_.rms_norm) == 0)
         early_ = compiled_for >= 90;
+    return {};
+}
+
+std::string CudaKernels::beyond(const AttentionShape& attention, const RouterShape& routing) const {
+    const auto exceeds = [](const char* what, uint32_t has, uint32_t most) -> std::string {
+        if (has <= most) return {};
+        return std::to_string(has) + " " + what + ", " + std::to_string(most) + " are the most";
+    };
+    const uint32_t rotate = attention.rope ? 2 * attention.rope->pairs() : 0;
+    for (const std::string& reason :
+         {exceeds("experts in a layer", routing.experts, std::min(kMaxExperts, kMostExperts)),
+          exceeds("experts for a token", routing.used, kMostUsed),
+          exceeds("values in a head", attention.head_dim, kPlainMaxDim),
+          exceeds("rotating values in a head", rotate, 2 * kMostRopePairs)})
+        if (!reason.empty()) return reason;
     return {};
 }
 

@@ -34,6 +34,7 @@ class CudaKernels : public Kernels {
     // has no code for the device, else the driver's.
     Result<void> load();
 
+    std::string beyond(const AttentionShape& attention, const RouterShape& routing) const override;
     size_t code_bytes(uint32_t cols) const override { return (size_t{cols} * 2 + 63) / 64 * 64; }
     size_t expert_out_bytes() const override { return sizeof(uint16_t); }
     bool keeps_hidden_values() const override { return false; }
@@ -263,12 +264,6 @@ class CudaKernels : public Kernels {
         Function take_queries, gate_heads, delta_gates, causal_conv, gated_norm, route_shared;
     } gates_{};
     Function rope_store_ = nullptr;
-    // Of the last call: all layers of a model ask for the same.
-    struct {
-        uint32_t dims = 0;
-        float base = 0, scale = 0;
-        RopeTurns turns{};
-    } rope_;
     struct {
         Function decode_f32, decode_any, logits_f32, logits_any, choose, count, sort;
     } router_{};

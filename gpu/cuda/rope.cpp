@@ -2,10 +2,8 @@
 #include "gpu/cuda/rope.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <numbers>
 
 #include "gpu/cuda/kernels.h"
 
@@ -18,21 +16,16 @@ Result<void> CudaKernels::load_rope() {
 void CudaKernels::rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
                              uint32_t first_cell, uint32_t n, float* q, const float* k,
                              const float* v, const KvView& kv) {
-    const uint32_t pairs = shape.rope_dims / 2;
+    const uint32_t pairs = shape.rope ? shape.rope->pairs() : 0;
     if (pairs > kMostRopePairs) {
-        std::fprintf(stderr, "%u values of a head rotate, %u are the most\n", shape.rope_dims,
+        std::fprintf(stderr, "%u values of a head rotate, %u are the most\n", 2 * pairs,
                      2 * kMostRopePairs);
         std::abort();
     }
-    if (rope_.dims != shape.rope_dims || rope_.base != shape.rope_base ||
-        rope_.scale != shape.rope_scale) {
-        rope_.dims = shape.rope_dims;
-        rope_.base = shape.rope_base;
-        rope_.scale = shape.rope_scale;
-        for (uint32_t i = 0; i < pairs; ++i)
-            rope_.turns.turns[i] = shape.rope_scale / (2 * std::numbers::pi) *
-                                   std::pow(static_cast<double>(shape.rope_base),
-                                            -static_cast<double>(2 * i) / shape.rope_dims);
+    RopeTurns turns{};
+    if (shape.rope) {
+        std::copy(shape.rope->turns.begin(), shape.rope->turns.end(), turns.turns);
+        turns.magnitude = shape.rope->magnitude;
     }
     const uint32_t heads = shape.heads + 2 * shape.kv_heads, dim = shape.head_dim;
     const auto shared = static_cast<unsigned>((2 * pairs + kRopeWarps * dim) * sizeof(float));
@@ -45,9 +38,9 @@ void CudaKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
                             v + k_at, kv,     shape.heads,        shape.kv_heads,
                             dim,      pairs,  first_cell + first, shape.norm_eps};
         if (kv.place)
-            queue_early(rope_store_, grid, {32 * kRopeWarps}, shared, job, rope_.turns);
+            queue_early(rope_store_, grid, {32 * kRopeWarps}, shared, job, turns);
         else
-            queue(rope_store_, grid, {32 * kRopeWarps}, shared, job, rope_.turns);
+            queue(rope_store_, grid, {32 * kRopeWarps}, shared, job, turns);
     }
 }
 

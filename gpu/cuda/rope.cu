@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Rotary positions (Su et al. 2021) in the NEOX order: value i of a head pairs with i + dims / 2
-// and turns by position * base^(-2 i / dims). Angles are reduced in double: at 1,000,000 cells an
-// f32 angle would be off by 0.06. Then K and V to the codes of their cells (gpu/kv_format.h).
+// Rotary positions (gpu/rope_table.h). Angles are reduced in double: at 1,000,000 cells an f32 angle
+// would be off by 0.06. Then K and V to the codes of their cells (gpu/kv_format.h).
 #include "gpu/cuda/rope.h"
 
 #include "gpu/cuda/early.cuh"
@@ -245,7 +244,10 @@ extern "C" __global__ void __launch_bounds__(32 * kRopeWarps)
 
     for (uint32_t i = threadIdx.x; i < args.pairs; i += 32 * kRopeWarps) {
         const double turn = __dmul_rn(turns.turns[i], static_cast<double>(cell));
-        sincospif(static_cast<float>(2 * (turn - rint(turn))), &sine[i], &cosine[i]);
+        float s, c;
+        sincospif(static_cast<float>(2 * (turn - rint(turn))), &s, &c);
+        sine[i] = __fmul_rn(turns.magnitude, s);
+        cosine[i] = __fmul_rn(turns.magnitude, c);
     }
     wait_for_kernels_ahead();
     __syncthreads();

@@ -11,9 +11,10 @@ namespace granary::gpu::cuda {
 inline constexpr uint32_t kMostRopePairs = 256;  // heads have at most 512 values
 inline constexpr uint32_t kRopeWarps = 8;        // of a block, a head each
 
-// Turns per position of each pair that rotates, in units of a full turn.
+// RopeTable as an argument.
 struct RopeTurns {
     double turns[kMostRopePairs];
+    float magnitude;
 };
 
 struct RopeStore {

@@ -96,9 +96,6 @@ class HostKernels : public Kernels {
     }
 
     Workspace& workspace(unsigned worker);
-    // Turns per position of each pair that rotates, in units of a full turn. All layers of a model
-    // ask for the same ones, at every token.
-    std::span<const double> rope_turns(const AttentionShape& shape);
     float* scratch_of(unsigned worker, uint32_t head_dim) const;
     // The scratch behind the workers' parts; it must have room for `floats`.
     float* require_scratch(uint32_t head_dim, size_t floats) const;
@@ -106,11 +103,6 @@ class HostKernels : public Kernels {
     ThreadPool& pool_;
     const TileKernels& tiles_;
     std::unique_ptr<Workspace[]> workspaces_;
-    struct RopeTurns {
-        uint32_t dims = 0;
-        float base = 0, scale = 0;
-        std::vector<double> turns;
-    } rope_turns_;                   // those of the last call
     std::vector<float> delta_work_;  // every worker's, made when a delta net first runs
     std::byte* scratch_ = nullptr;
     size_t scratch_size_ = 0;

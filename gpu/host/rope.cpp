@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Rotary positions (Su et al. 2021) in the NEOX order: value i of a head pairs with i + dims / 2
-// and turns by position * base^(-2 i / dims). Angles are reduced in double: at 1,000,000 cells an
-// f32 angle would be off by 0.06.
+// Rotary positions (gpu/rope_table.h). Angles are reduced in double: at 1,000,000 cells an f32
+// angle would be off by 0.06.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "gpu/host/rope.cpp"
 #include <hwy/foreach_target.h>
@@ -23,13 +22,15 @@ HWY_BEFORE_NAMESPACE();
 namespace granary::gpu::host::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Cosines and sines of angles in [-pi, pi]; count is a multiple of 16.
-HWY_ATTR void cosine_sine(const float* angle, size_t count, float* cosine, float* sine) {
+// Cosines and sines of angles in [-pi, pi], times `magnitude`; count is a multiple of 16.
+HWY_ATTR void cosine_sine(const float* angle, size_t count, float magnitude, float* cosine,
+                          float* sine) {
     const hn::CappedTag<float, 16> d;
+    const auto size = hn::Set(d, magnitude);
     for (size_t i = 0; i < count; i += hn::Lanes(d)) {
         const auto a = hn::LoadU(d, angle + i);
-        hn::StoreU(hn::Cos(d, a), d, cosine + i);
-        hn::StoreU(hn::Sin(d, a), d, sine + i);
+        hn::StoreU(hn::Mul(size, hn::Cos(d, a)), d, cosine + i);
+        hn::StoreU(hn::Mul(size, hn::Sin(d, a)), d, sine + i);
     }
 }
 
@@ -59,20 +60,6 @@ namespace granary::gpu::host {
 HWY_EXPORT(cosine_sine);
 HWY_EXPORT(rotate);
 
-std::span<const double> HostKernels::rope_turns(const AttentionShape& shape) {
-    RopeTurns& known = rope_turns_;
-    if (known.dims != shape.rope_dims || known.base != shape.rope_base ||
-        known.scale != shape.rope_scale) {
-        known = {shape.rope_dims, shape.rope_base, shape.rope_scale, {}};
-        known.turns.resize(shape.rope_dims / 2);
-        for (size_t i = 0; i < known.turns.size(); ++i)
-            known.turns[i] = shape.rope_scale / (2 * std::numbers::pi) *
-                             std::pow(static_cast<double>(shape.rope_base),
-                                      -static_cast<double>(2 * i) / shape.rope_dims);
-    }
-    return known.turns;
-}
-
 // Work: 10 operations a value. Bytes: 4 read and 4 (q), 0.6 to 4 (k, v) written.
 void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
                              uint32_t first_cell, uint32_t n, float* q, const float* k,
@@ -82,8 +69,9 @@ void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
         kv.base = view.place->kv + view.offset;
         first_cell = view.place->first_cell;
     }
-    const size_t pairs = shape.rope_dims / 2, padded = (pairs + 15) / 16 * 16;
-    const std::span<const double> turns = rope_turns(shape);
+    const RopeTable still;
+    const RopeTable& rope = shape.rope ? *shape.rope : still;
+    const size_t pairs = rope.pairs(), padded = (pairs + 15) / 16 * 16;
     require_scratch(shape.head_dim, 0);
 
     const auto tokens = [&](unsigned worker, size_t begin, size_t end) {
@@ -96,10 +84,10 @@ void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
         for (size_t i = begin; i < end; ++i) {
             const auto cell = first_cell + static_cast<uint32_t>(i);
             for (size_t j = 0; j < pairs; ++j) {
-                const double turn = turns[j] * cell;
+                const double turn = rope.turns[j] * cell;
                 angle[j] = static_cast<float>((turn - std::nearbyint(turn)) * 2 * std::numbers::pi);
             }
-            HWY_DYNAMIC_DISPATCH(cosine_sine)(angle, padded, cosine, sine);
+            HWY_DYNAMIC_DISPATCH(cosine_sine)(angle, padded, rope.magnitude, cosine, sine);
             for (uint32_t h = 0; h < shape.heads; ++h) {
                 float* x = q + (i * shape.heads + h) * shape.head_dim;
                 if (q_norm) rms_norm_row(x, q_norm, shape.norm_eps, shape.head_dim, x);

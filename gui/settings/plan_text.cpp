@@ -79,6 +79,11 @@ QString planText(const Plan& running, const Plan& edited) {
     QString second = reading.join(QStringLiteral(", "));
     if (!second.isEmpty()) second[0] = second[0].toUpper();
     text += QLatin1Char(' ') + second + QLatin1Char('.');
+    QString note = QString::fromStdString(context_note(edited.rope, edited.max_context));
+    if (!note.isEmpty()) {
+        note[0] = note[0].toUpper();
+        text += QLatin1Char(' ') + note.toHtmlEscaped() + QLatin1Char('.');
+    }
     if (edited.chunk_at_max < edited.chunk)
         text += QLatin1Char(' ') +
                 Words::tr("The reading step shrinks from %1 to %2 tokens as the context fills.")

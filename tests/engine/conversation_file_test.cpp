@@ -191,6 +191,9 @@ TEST_F(ConversationFile, ForeignFilesAreRefusedWithTheReason) {
     expect_refused(*small, bytes, ErrorKind::refused, "1102 tokens are more than max-context 1024");
     auto quantised = open(hybrid_, {{"kv", "q4"}});
     expect_refused(*quantised, bytes, ErrorKind::unsupported, "its K/V is f16");
+    auto stretched = open(hybrid_, {{"rope-scaling", "yarn"}, {"rope-factor", "1.5"}});
+    expect_refused(*stretched, bytes, ErrorKind::unsupported,
+                   "its positions are as trained, those of this engine stretched by 1.5 with YaRN");
     auto attention = open(attention_);
     expect_refused(*attention, bytes, ErrorKind::unsupported, "another");
     // One weight is another, all the rest is the same.
@@ -201,6 +204,30 @@ TEST_F(ConversationFile, ForeignFilesAreRefusedWithTheReason) {
     };
     auto engine_of_tuned = open(tuned.save(folder_, "tuned.gguf"));
     expect_refused(*engine_of_tuned, bytes, ErrorKind::unsupported, "another file of the model");
+}
+
+TEST_F(ConversationFile, StretchedPositionsMustBeStretchedAgain) {
+    auto engine = open(attention_, {{"rope-scaling", "yarn"}, {"rope-factor", "2"}});
+    const ConversationId id = *engine->create_conversation();
+    const Answer said = ask(*engine, id, text());
+    ASSERT_TRUE(engine->save_conversation(id, path_, {}));
+    const std::string bytes = read_bytes(path_);
+    auto plain = open(attention_);
+    const std::string message = refusal(*plain, bytes);
+    EXPECT_NE(message.find("stretched by 2 with YaRN, those of this engine as trained"),
+              std::string::npos)
+        << message;
+    EXPECT_NE(message.find("Set rope-scaling to yarn and rope-factor to 2"), std::string::npos);
+    for (const char* const factor : {"3", "1.9999"}) {
+        auto other = open(attention_, {{"rope-scaling", "yarn"}, {"rope-factor", factor}});
+        EXPECT_NE(refusal(*other, bytes), "");
+    }
+    auto linear = open(attention_, {{"rope-scaling", "linear"}, {"rope-factor", "2"}});
+    EXPECT_NE(refusal(*linear, bytes), "");
+    auto again = open(attention_, {{"rope-scaling", "yarn"}, {"rope-factor", "2"}});
+    auto reopened = again->restore_conversation(path_);
+    ASSERT_TRUE(reopened) << reopened.error().message();
+    EXPECT_EQ(ask(*again, reopened->id, text()).text, said.text);
 }
 
 TEST_F(ConversationFile, CutOffAnywhereItIsRefused) {

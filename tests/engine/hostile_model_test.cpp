@@ -217,8 +217,10 @@ TEST_F(HostileModel, RefusesNumbersThatCannotBe) {
             file.put("qwen3moe.rope.scaling.type", std::string("linear"));
             file.put("qwen3moe.rope.scaling.factor", value);
         });
-    refuse("qwen3moe.rope.scaling.type",
-           [](GgufBuilder& file) { file.put("qwen3moe.rope.scaling.type", std::string("yarn")); });
+    for (const char* type : {"linear", "yarn"})  // without its factor
+        refuse("qwen3moe.rope.scaling.factor", [&](GgufBuilder& file) {
+            file.put("qwen3moe.rope.scaling.type", std::string(type));
+        });
     for (uint32_t dims : {0u, 1u, 3u, 18u, 1024u, UINT32_MAX}) {
         SmallModel model;
         model.more = [&](GgufBuilder& file) { file.put("qwen3moe.rope.dimension_count", dims); };

@@ -26,7 +26,9 @@ ModelFacts large_model() {
     facts.experts = 128;
     facts.experts_used = 8;
     facts.expert_ffn = 768;
-    facts.attention = {32, 4, 128, 128, 1e7f, 1, 1e-6f, 0.0883883f};
+    facts.attention = {32, 4, 128, gpu::rope_table(128, 1e7), 1e-6f, 0.0883883f};
+    facts.rope_dims = 128;
+    facts.rope_base = 1e7;
     facts.fixed_bytes = 900ull << 20;
     for (uint32_t n = 0; n < facts.layers; ++n) {
         facts.expert_bytes.push_back(round_up(n % 2 ? 2654208 : 3058688, kSlotAlignment));

@@ -21,6 +21,14 @@ TEST(Settings, ReadsAndWritesEachForm) {
         {"max-context", "0", "auto"},
         {"max-context", "512", "512"},
         {"max-context", " 1048576 ", "1048576"},
+        {"rope-scaling", "auto", "auto"},
+        {"rope-scaling", "none", "none"},
+        {"rope-scaling", "linear", "linear"},
+        {"rope-scaling", " yarn", "yarn"},
+        {"rope-factor", "auto", "auto"},
+        {"rope-factor", "2", "2"},
+        {"rope-factor", "1.53125", "1.53125"},
+        {"rope-factor", "4096", "4096"},
         {"prefill", "auto", "auto"},
         {"prefill", "64", "64"},
         {"prefill", "16384", "16384"},
@@ -63,6 +71,8 @@ TEST(Settings, RefusesEverythingElseAndChangesNothing) {
         {"max-context",
          {"", "511", "1048577", "-1", "4k", "1e5", "4096.0", "0x200", "4 096",
           "99999999999999999999", "never"}},
+        {"rope-scaling", {"", "YaRN", "longrope", "2", "none x", "off"}},
+        {"rope-factor", {"", "0", "0.5", "-2", "4097", "nan", "inf", "1e1", "2x", "+2", "1,5"}},
         {"prefill", {"", "0", "63", "16385", "-64", "never", "512 tokens"}},
         {"prefill-stream-min", {"", "0", "16385", "-1", "Never", "nan"}},
         {"kv", {"", "f32", "F16", "q8", "k8v8", "0", "int4", "f16 int8"}},
@@ -95,12 +105,12 @@ TEST(Settings, UnknownNamesAreAnsweredWithTheKnownOnes) {
     Settings settings;
     const Result<void> set = settings.set("max_context", "512");
     ASSERT_FALSE(set);
-    EXPECT_NE(set.error().advice.find("max-context, prefill"), std::string::npos);
+    EXPECT_NE(set.error().advice.find("max-context, rope-scaling"), std::string::npos);
     EXPECT_EQ(settings.get("max_context"), "");
 }
 
 TEST(Settings, EveryEntryHasHelpAndADefaultThatItTakesBack) {
-    ASSERT_EQ(Settings::entries().size(), 12u);
+    ASSERT_EQ(Settings::entries().size(), 14u);
     for (const Settings::Entry& entry : Settings::entries()) {
         Settings settings;
         const std::string text = settings.get(entry.name);
@@ -114,6 +124,8 @@ TEST(Settings, EveryEntryHasHelpAndADefaultThatItTakesBack) {
 TEST(Settings, WhatGetSaysSetTakesBackExactly) {
     Settings settings;
     settings.max_context = 40'960;
+    settings.rope_scaling = RopeKind::yarn;
+    settings.rope_factor = 2.0 / 3 + 1;
     settings.prefill = {AutoCount::Kind::number, 1024};
     settings.prefill_stream_min = {AutoCount::Kind::never, 0};
     settings.vram_budget = 41'943'041;

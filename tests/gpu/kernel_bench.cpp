@@ -111,7 +111,8 @@ struct Model {
     Model(uint32_t cells, Random& random) : norm(kHidden, 1.0f), head_norm(kDim, 1.0f) {
         attention.heads = kHeads;
         attention.kv_heads = kKvHeads;
-        attention.head_dim = attention.rope_dims = kDim;
+        attention.head_dim = kDim;
+        attention.rope = rope_table(kDim, 10000);
         attention.scale = 0.125f;
         list.resize(kExperts);
         std::iota(list.begin(), list.end(), 0);
@@ -220,7 +221,8 @@ AttentionShape attention_shape(uint32_t heads, uint32_t kv_heads, uint32_t dim) 
     AttentionShape shape;
     shape.heads = heads;
     shape.kv_heads = kv_heads;
-    shape.head_dim = shape.rope_dims = dim;
+    shape.head_dim = dim;
+    shape.rope = rope_table(dim, 10000);
     shape.scale = 1 / std::sqrt(static_cast<float>(dim));
     return shape;
 }

@@ -69,13 +69,14 @@ struct Tokens {
     }
 };
 
+constexpr double kBase = 100000;
+
 AttentionShape shape_of(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
     AttentionShape shape;
     shape.heads = heads;
     shape.kv_heads = kv_heads;
     shape.head_dim = dim;
-    shape.rope_dims = dim;
-    shape.rope_base = 100000;
+    shape.rope = rope_table(dim, kBase);
     shape.scale = 1 / std::sqrt(static_cast<float>(dim));
     return shape;
 }
@@ -127,13 +128,13 @@ std::vector<double> normed_and_turned(const AttentionShape& shape, const float* 
     const double factor = 1 / std::sqrt(sum / shape.head_dim + shape.norm_eps);
     std::vector<double> y(shape.head_dim);
     for (uint32_t j = 0; j < shape.head_dim; ++j) y[j] = x[j] * factor * norm[j];
-    const uint32_t half = shape.rope_dims / 2;
+    const uint32_t half = shape.rope->pairs();
+    const double size = shape.rope->magnitude;
     for (uint32_t j = 0; j < half; ++j) {
-        const double angle = position * static_cast<double>(shape.rope_scale) *
-                             std::pow(shape.rope_base, -2.0 * j / shape.rope_dims);
+        const double angle = position * 2 * std::numbers::pi * shape.rope->turns[j];
         const double a = y[j], b = y[j + half];
-        y[j] = a * std::cos(angle) - b * std::sin(angle);
-        y[j + half] = a * std::sin(angle) + b * std::cos(angle);
+        y[j] = size * (a * std::cos(angle) - b * std::sin(angle));
+        y[j + half] = size * (a * std::sin(angle) + b * std::cos(angle));
     }
     return y;
 }
@@ -194,8 +195,10 @@ TEST_P(Attention, StoresTurnedKeys) {
     const Case& c = GetParam();
     Random random(1);
     AttentionShape shape = shape_of(c.heads, c.kv_heads, c.dim);
-    shape.rope_scale = 0.5f;
-    if (c.dim >= 64) shape.rope_dims = c.dim / 2;
+    RopeTable table = *rope_table(c.dim >= 64 ? c.dim / 2 : c.dim, kBase);
+    for (double& turns : table.turns) turns /= 2;
+    table.magnitude = 1.25f;
+    shape.rope = std::make_shared<RopeTable>(table);
     const Tokens tokens(shape, 3, random);
     for (const uint32_t first : {0u, 1022u, 1000000u}) {
         Cells cells(shape, c.format, 4096);

@@ -33,7 +33,7 @@ struct Inputs {
         shape.heads = kHeads;
         shape.kv_heads = 1;
         shape.head_dim = dim;
-        shape.rope_dims = 2;
+        shape.rope = rope_table(2, 10000);
         shape.scale = 1 / std::sqrt(static_cast<float>(dim));
         for (size_t i = 0; i < size_t{kCells} * kHeads * dim; ++i)
             q.push_back(2 * gaussian(random));

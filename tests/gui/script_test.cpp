@@ -114,7 +114,7 @@ class ScriptTest : public QObject {
         model.experts = 8;
         model.experts_used = 2;
         model.expert_ffn = 128;
-        model.attention = {4, 2, 64};
+        model.attention = {4, 2, 64, nullptr};
         model.fixed_bytes = 4 << 20;
         model.expert_bytes.assign(4, 256 << 10);
         model.row_bytes = 4 * (256 << 10);

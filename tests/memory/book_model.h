@@ -33,7 +33,7 @@ inline Model book_model(const BookModelShape& shape, std::vector<std::byte>& con
     facts.expert_ffn = shape.ffn;
     facts.attention.heads = 2 * shape.kv_heads;
     facts.attention.kv_heads = shape.kv_heads;
-    facts.attention.head_dim = facts.attention.rope_dims = shape.head_dim;
+    facts.attention.head_dim = facts.rope_dims = shape.head_dim;
     facts.fixed_bytes = shape.fixed_bytes;
     facts.state_bytes = shape.state_bytes;
     model.attention = facts.attention;

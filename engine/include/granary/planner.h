@@ -13,6 +13,7 @@
 #include "gpu/error.h"
 #include "gpu/kernels.h"
 #include "granary/rates.h"
+#include "granary/rope.h"
 #include "granary/settings.h"
 #include "granary/telemetry.h"
 
@@ -23,7 +24,10 @@ struct ModelFacts {
     std::string name, family;
     uint32_t layers = 0, trained_context = 0, vocab = 0, hidden = 0;
     uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
-    gpu::AttentionShape attention;
+    gpu::AttentionShape attention;  // its rope is that of short contexts
+    uint32_t rope_dims = 0;         // first values of a head that rotate
+    double rope_base = 10000;       // theta
+    RopeScaling rope;               // as the file has it
     uint64_t fixed_bytes = 0;            // weights that are always on the device
     uint64_t output_bytes = 0;           // of these the output matrix, not met by prompt tokens
     uint64_t host_bytes = 0;             // weights that stay in host memory (token embedding)
@@ -74,6 +78,7 @@ struct Plan {
     uint32_t chunk_at_max = 0;  // of the last chunk of a prompt that fills the context
     uint32_t stream_min = 0;    // chunk from which all experts stream; UINT32_MAX: never
     gpu::KvFormat kv_format = gpu::KvFormat::f16;
+    RopeScaling rope;        // as resolved
     uint32_t cpu_share = 0;  // percent of a staged chunk's missed experts
     uint64_t granule_bytes = 0;
     uint64_t budget_bytes = 0;  // whole granules

@@ -10,6 +10,7 @@
 
 #include "gpu/error.h"
 #include "gpu/kv_format.h"
+#include "granary/rope.h"
 
 namespace granary {
 
@@ -33,6 +34,8 @@ inline constexpr uint32_t kShortestContext = 512, kLongestContext = 1'048'576;
 
 struct Settings {
     uint32_t max_context = 0;     // max-context: tokens; 0: min(trained length, 32,768)
+    std::optional<RopeKind> rope_scaling;  // rope-scaling: none: what the file says
+    double rope_factor = 0;       // rope-factor: 0: the file's, or what max-context needs
     AutoCount prefill;            // prefill: chunk, 64..16,384
     AutoCount prefill_stream_min; // prefill-stream-min: 1..16,384, auto or never
     std::optional<gpu::KvFormat> kv;  // kv: format of K/V cells; none: chosen by rule

@@ -18,8 +18,7 @@ AttentionShape shape_of(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
     shape.heads = heads;
     shape.kv_heads = kv_heads;
     shape.head_dim = dim;
-    shape.rope_dims = dim;
-    shape.rope_base = 100000;
+    shape.rope = rope_table(dim, 100000);
     shape.scale = 2 / std::sqrt(static_cast<float>(dim));
     return shape;
 }

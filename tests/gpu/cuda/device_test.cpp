@@ -24,8 +24,8 @@ TEST_F(CudaTest, OrderedRowsComeBack) {
 
 // The planner asks for one and two and draws a line.
 TEST_F(CudaTest, ScratchGrowsByTheSameForEachCutAndRow) {
-    const AttentionShape shapes[] = {{.heads = 32, .kv_heads = 4, .head_dim = 128},
-                                     {.heads = 2, .kv_heads = 1, .head_dim = 64}};
+    const AttentionShape shapes[] = {{.heads = 32, .kv_heads = 4, .head_dim = 128, .rope = nullptr},
+                                     {.heads = 2, .kv_heads = 1, .head_dim = 64, .rope = nullptr}};
     for (const AttentionShape& shape : shapes) {
         const auto decode = [&](uint32_t cuts) {
             return kernels().scratch_bytes(shape, cuts * kDecodeCut);

@@ -33,6 +33,14 @@ std::vector<float> cell_values(const std::byte* layer, size_t step_bytes, const 
     return values;
 }
 
+// Every pair slower by another factor, and larger or smaller than before.
+std::shared_ptr<const RopeTable> stretched(uint32_t dims, double base, float magnitude) {
+    RopeTable table = *rope_table(dims, base);
+    for (uint32_t i = 0; i < table.pairs(); ++i) table.turns[i] /= 1.0 + 3.0 * i / dims;
+    table.magnitude = magnitude;
+    return std::make_shared<RopeTable>(std::move(table));
+}
+
 struct Case {
     AttentionShape shape;
     uint32_t first_cell, n;
@@ -40,23 +48,14 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {{.heads = 32, .kv_heads = 4, .head_dim = 128, .rope_dims = 128, .rope_base = 1e6f},
-     0,
-     70,
-     true},
-    {{.heads = 16, .kv_heads = 2, .head_dim = 256, .rope_dims = 64, .rope_base = 1e7f},
+    {{.heads = 32, .kv_heads = 4, .head_dim = 128, .rope = rope_table(128, 1e6)}, 0, 70, true},
+    {{.heads = 16, .kv_heads = 2, .head_dim = 256, .rope = stretched(64, 1e7, 1.07f)},
      1000,
      40,
      true},
-    {{.heads = 3, .kv_heads = 1, .head_dim = 24, .rope_dims = 10}, 1023, 2, false},
-    {{.heads = 2, .kv_heads = 2, .head_dim = 80, .rope_dims = 80, .rope_scale = 0.25f},
-     2040,
-     9,
-     true},
-    {{.heads = 4, .kv_heads = 2, .head_dim = 64, .rope_dims = 64, .rope_base = 1e6f},
-     900001,
-     3,
-     true},
+    {{.heads = 3, .kv_heads = 1, .head_dim = 24, .rope = rope_table(10, 1e4)}, 1023, 2, false},
+    {{.heads = 2, .kv_heads = 2, .head_dim = 80, .rope = stretched(80, 1e4, 0.9f)}, 2040, 9, true},
+    {{.heads = 4, .kv_heads = 2, .head_dim = 64, .rope = rope_table(64, 1e6)}, 900001, 3, true},
 };
 
 TEST_F(CudaTest, RopeStoreInEveryFormat) {
@@ -133,7 +132,8 @@ TEST_F(CudaTest, RopeStoreInEveryFormat) {
 
 TEST_F(CudaTest, RopeStoreReadsItsPlaceFromMemory) {
     Random random(13);
-    const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = 128, .rope_dims = 128};
+    const AttentionShape shape{
+        .heads = 4, .kv_heads = 2, .head_dim = 128, .rope = rope_table(128, 1e4)};
     const KvParts parts = kv_parts(KvFormat::q4, 2, 128);
     const std::vector<float> q = random.values(2 * 512), k = random.values(2 * 256);
     const Array<std::byte> a(gpu(), 2 * parts.bytes), b(gpu(), 2 * parts.bytes);

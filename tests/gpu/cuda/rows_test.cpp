@@ -158,7 +158,8 @@ TEST_F(CudaTest, GatesAreTheHosts) {
     Random random(8);
     for (const auto& [heads, dim] : {std::pair{16u, 256u}, {3u, 8u}, {5u, 24u}}) {
         for (const uint32_t rows : {1u, 37u}) {
-            const AttentionShape shape{.heads = heads, .kv_heads = 1, .head_dim = dim};
+            const AttentionShape shape{
+                .heads = heads, .kv_heads = 1, .head_dim = dim, .rope = nullptr};
             const uint32_t cols = heads * dim;
             const std::vector<float> pairs = random.values(size_t{rows} * 2 * cols);
             std::vector<float> values = random.values(size_t{rows} * cols), q(values.size());

@@ -81,7 +81,7 @@ void rows(Bench& bench) {
 
         // ---- q, k, v
         const AttentionShape shape{
-            .heads = 32, .kv_heads = 4, .head_dim = 128, .rope_dims = 128, .rope_base = 1e6f};
+            .heads = 32, .kv_heads = 4, .head_dim = 128, .rope = rope_table(128, 1e6)};
         float* const q = floats(size_t{n} * 4096);
         float* const k = floats(size_t{n} * 512);
         for (const KvFormat format :
@@ -136,7 +136,7 @@ void rows(Bench& bench) {
         line("gated_norm", n * 4096.0 * 14, 0, [&] {
             kernels->gated_norm(channels, weight, 1e-6f, 128, q, {convolved, wide_codes, n, 4096});
         });
-        const AttentionShape gated{.heads = 16, .kv_heads = 2, .head_dim = 256};
+        const AttentionShape gated{.heads = 16, .kv_heads = 2, .head_dim = 256, .rope = nullptr};
         line("gate_heads", n * 4096.0 * 14, 0, [&] {
             kernels->gate_heads(gated, channels, {q, wide_codes, n, 4096});
         });
