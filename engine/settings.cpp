@@ -224,8 +224,8 @@ Result<void> set_threads(Settings& settings, std::string_view value) {
 Result<void> set_device(Settings& settings, std::string_view value) {
     constexpr std::string_view kCuda = "cuda:";
     const bool gpu = value.starts_with(kCuda) && parse_count(value.substr(kCuda.size()), 0, 63);
-    if (value != "host" && !gpu)
-        return bad_value("device", value, "host or a GPU by its number, such as cuda:0");
+    if (value != "auto" && value != "host" && !gpu)
+        return bad_value("device", value, "auto, host or a GPU by its number, such as cuda:0");
     settings.device = value;
     return {};
 }
@@ -354,7 +354,10 @@ const std::array<Setting, 14>& table() {
         {{"threads", "Threads that compute (auto: the cores that this program may use)."},
          set_threads,
          [](const Settings& s) { return count_text(s.threads); }},
-        {{"device", "What computes: host (the CPU) or a GPU by its number, such as cuda:0."},
+        {{"device",
+          "What computes: host (the CPU) or a GPU by its number, such as cuda:0 (auto: the first "
+          "GPU "
+          "that has room, else the CPU)."},
          set_device,
          [](const Settings& s) { return s.device; }},
         {{"granule",

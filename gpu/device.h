@@ -44,14 +44,6 @@ struct DeviceLimits {
     double memory = 0;    // of its own, bytes read and written a second
 };
 
-// A device that the machine has and that cannot be used, and why: for the device chip.
-struct UnusedDevice {
-    std::string name;    // "NVIDIA GeForce RTX 3060"
-    std::string reason;  // "its CUDA kernels have not run whole models yet"
-};
-// Every GPU that the machine shows, in the order of its buses.
-std::vector<UnusedDevice> unused_devices();
-
 using GranuleId = uint32_t;  // index by creation, 0..created-1
 using RangeId = uint32_t;
 using RecordingId = uint32_t;

@@ -18,7 +18,7 @@ welcome=resources/welcome
 document=$welcome/$(sed -n 's/.*"document": "\([^"]*\)".*/\1/p' $welcome/questions.json)
 # A small card in RAM, so that the map shows granules changing hands.
 window=(build/bin/granary resources/starter/starter-q4_k_m.gguf --document "$document"
-    --vram-budget 40MiB --granule 64KiB)
+    --device host --vram-budget 40MiB --granule 64KiB)
 
 if [ -n "${DISPLAY-}${WAYLAND_DISPLAY-}" ]; then
     code=0

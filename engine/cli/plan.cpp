@@ -199,7 +199,6 @@ int plan(const PlanOptions& options, std::ostream& out, std::ostream& err) {
         auto read = read_device_profile(*options.device_profile);
         if (!read) return report_error(read.error(), err);
         profile = std::move(*read);
-        settings.device = profile->device;
     }
     auto planner = make_planner(options.model, settings, profile ? &*profile : nullptr);
     if (!planner) return report_error(planner.error(), err);
@@ -217,17 +216,19 @@ int plan(const PlanOptions& options, std::ostream& out, std::ostream& err) {
     auto schedule = planner->schedule(*planned, {}, 0, tokens);
     if (!schedule) return refuse(schedule.error(), {}, options.json, out, err);
 
-    Preview preview{profile ? profile->name
-                            : "this machine's processor, " +
-                                  std::to_string(planner->device().threads) + " threads",
-                    profile ? profile->origin : "",
-                    !profile || profile->estimate,
-                    planner->model(),
-                    *planned,
-                    tokens,
-                    planner->predict_prompt(*planned, *schedule, tokens),
-                    planner->bytes_at(*planned, tokens, schedule->back().chunk),
-                    1 / planner->predict_decode(*planned, tokens)};
+    Preview preview{
+        profile ? profile->name
+        : planner->device().host
+            ? "this machine's processor, " + std::to_string(planner->device().threads) + " threads"
+            : "this machine's GPU",
+        profile ? profile->origin : "",
+        !profile || profile->estimate,
+        planner->model(),
+        *planned,
+        tokens,
+        planner->predict_prompt(*planned, *schedule, tokens),
+        planner->bytes_at(*planned, tokens, schedule->back().chunk),
+        1 / planner->predict_decode(*planned, tokens)};
     options.json ? print_json(out, preview) : print_text(out, preview);
     return kOk;
 }

@@ -47,7 +47,7 @@ std::string sum_text(std::initializer_list<Term> terms, uint64_t granule) {
 }
 
 DeviceFacts facts_for(DeviceFacts device, const Settings& settings) {
-    if (settings.device != "host") return device;
+    if (!device.host) return device;
     device.face = settings.vram_budget ? gpu::Face::card : gpu::Face::unified;
     device.granule_bytes = settings.vram_budget && settings.granule
                                ? settings.granule

@@ -293,7 +293,8 @@ DeviceFacts DeviceProfile::facts(const ModelFacts& model) const {
     };
     const gpu::AttentionShape& attention = model.attention;
     DeviceFacts facts;
-    facts.face = device == "host" ? gpu::Face::unified : gpu::Face::card;
+    facts.host = device == "host";
+    facts.face = facts.host ? gpu::Face::unified : gpu::Face::card;
     facts.granule_bytes = granule_bytes;
     facts.free_bytes = free_bytes;
     facts.code_bytes_hidden = codes(model.hidden);

@@ -204,6 +204,7 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
 
     // On the host the CPU's kernels are the device's own, bit for bit: a share that is asked for is
     // given under `deterministic` too.
+    plan.card = frame.card;
     if (frame.card) plan.cpu_share = settings.cpu_share.value_or(settings.deterministic ? 0 : 100);
     const uint32_t chunk = settings.prefill.kind == AutoCount::Kind::number
                                ? std::clamp(settings.prefill.number, kSmallestChunk, kLargestChunk)
@@ -225,7 +226,7 @@ Result<Plan> Planner::plan(const Settings& settings) const {
     DeviceFacts device = facts_for(device_, settings);
     auto plan = plan_on(model_, device, device_, settings, corrected_);
     // The unified face has no budget until it is planned; a large one gets large granules.
-    const bool on_host = settings.device == "host" && device.face == gpu::Face::unified;
+    const bool on_host = device.host && device.face == gpu::Face::unified;
     if (!plan || !on_host) return plan;
     device.granule_bytes = gpu::default_granule_bytes(plan->budget_bytes);
     if (device.granule_bytes == plan->granule_bytes) return plan;

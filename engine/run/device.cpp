@@ -26,10 +26,22 @@ gpu::HostDeviceOptions device_options(const Settings& settings, int nice) {
 
 }  // namespace
 
-Result<std::unique_ptr<gpu::Device>> open_device(const Settings& settings, size_t granule_bytes,
-                                                 int nice) {
+DeviceChoice choose_device(const std::string& wanted, const std::vector<gpu::FoundDevice>& found) {
+    DeviceChoice choice;
+    for (const gpu::FoundDevice& device : found) {
+        if (device.usable() && (wanted == "auto" || wanted == device.id))
+            choice.candidates.push_back(device);
+        else if (!device.usable())
+            choice.passed_over.push_back(device.name + " is not used: " + device.note);
+    }
+    // One that nobody found says itself why it cannot be opened.
+    if (choice.candidates.empty()) choice.candidates.push_back({wanted, wanted, 0, {}});
+    return choice;
+}
+
+Result<std::unique_ptr<gpu::Device>> open_device(const std::string& name, const Settings& settings,
+                                                 size_t granule_bytes, int nice) {
     constexpr std::string_view kCuda = "cuda:";
-    const std::string_view name = settings.device;
     if (name.starts_with(kCuda)) {
         gpu::CudaDeviceOptions options;
         std::from_chars(name.data() + kCuda.size(), name.data() + name.size(), options.ordinal);
@@ -44,10 +56,10 @@ Result<std::unique_ptr<gpu::Device>> open_device(const Settings& settings, size_
 // What the planner must know of a device and of its kernels' buffers.
 DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmetic arithmetic) {
     DeviceFacts facts;
+    facts.host = device.info().id == "host";
     facts.face = device.info().face;
     facts.granule_bytes = device.info().granule_bytes;
-    const bool host = device.info().id == "host";
-    facts.free_bytes = host ? free_memory() : device.info().free_bytes;
+    facts.free_bytes = facts.host ? free_memory() : device.info().free_bytes;
     const gpu::Kernels& kernels = device.kernels();
     if (arithmetic == gpu::Arithmetic::fast) {
         facts.code_bytes_hidden = kernels.code_bytes(model.hidden);
@@ -74,7 +86,7 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     facts.hidden_value_bytes = values ? sizeof(float) : 0;
     facts.ring_wave = kernels.experts_at_once();
     facts.ring_waves = 4;
-    if (!host) {
+    if (!facts.host) {
         const gpu::DeviceInfo& info = device.info();
         if (info.products > 0 && info.memory > 0)
             facts.rates = unmeasured_card(info.products, info.memory);

@@ -3,16 +3,27 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "gpu/device.h"
+#include "gpu/found_devices.h"
 #include "granary/planner.h"
 
 namespace granary {
 
-// `granule_bytes` 0: by the settings and the device's own rule; `nice`: of the host's threads.
-// Errors: as make_host_device and make_cuda_device.
-Result<std::unique_ptr<gpu::Device>> open_device(const Settings& settings, size_t granule_bytes,
-                                                 int nice);
+// What the setting `device` leaves to try, best first, and a sentence each on what cannot be used.
+// Never without a candidate.
+struct DeviceChoice {
+    std::vector<gpu::FoundDevice> candidates;
+    std::vector<std::string> passed_over;
+};
+DeviceChoice choose_device(const std::string& wanted, const std::vector<gpu::FoundDevice>& found);
+
+// `name`: "host" or "cuda:0". `granule_bytes` 0: by the settings and the device's own rule; `nice`:
+// of the host's threads. Errors: as make_host_device and make_cuda_device.
+Result<std::unique_ptr<gpu::Device>> open_device(const std::string& name, const Settings& settings,
+                                                 size_t granule_bytes, int nice);
 
 DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmetic arithmetic);
 

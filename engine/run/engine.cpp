@@ -12,13 +12,44 @@ namespace granary {
 
 Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
                                                     uint64_t freed) const {
+    // Where the program chose, it stays with its choice: new settings move no model.
+    const std::string running = core ? core->device->info().id : std::string();
+    const bool stays = core && settings.device == core->plan.settings.device;
+    const std::string wanted = stays ? running : settings.device;
+    DeviceChoice choice = choose_device(
+        wanted, wanted == "host" ? std::vector<gpu::FoundDevice>() : options.find_devices());
+    LogLevel level = LogLevel::info;
+    for (size_t i = 0;; ++i) {
+        const gpu::FoundDevice& device = choice.candidates[i];
+        auto prepared = prepare_on(device.id, settings, freed);
+        if (!prepared) {
+            if (i + 1 == choice.candidates.size()) return prepared;
+            choice.passed_over.push_back(device.name +
+                                         " is not used: " + prepared.error().message());
+            level = LogLevel::warning;  // it could have been
+            continue;
+        }
+        if (running == device.id) return prepared;
+        if (settings.device == "auto") {
+            std::string line = "computing on " + (*prepared)->device->info().name;
+            for (const std::string& other : choice.passed_over) line += "; " + other;
+            log(level, line);
+        }
+        if (!device.note.empty()) log(LogLevel::warning, device.name + ": " + device.note);
+        return prepared;
+    }
+}
+
+Result<std::unique_ptr<Core>> Engine::Impl::prepare_on(const std::string& device_name,
+                                                       const Settings& settings,
+                                                       uint64_t freed) const {
     auto core = std::make_unique<Core>();
     auto model = load_model(file);
     if (!model) return tl::unexpected(model.error());
     core->model = std::move(*model);
 
     for (size_t granule_bytes = 0;;) {
-        auto device = open_device(settings, granule_bytes, options.nice);
+        auto device = open_device(device_name, settings, granule_bytes, options.nice);
         if (!device) return tl::unexpected(device.error());
         core->device = std::move(*device);
         if (options.wrap_device) core->device = options.wrap_device(std::move(core->device));
@@ -43,11 +74,7 @@ Result<std::unique_ptr<Core>> Engine::Impl::prepare(const Settings& settings,
 }
 
 Result<void> Engine::Impl::lock_weights(Core& core) const {
-    if (core.plan.settings.device == "host") return {};
-    log(LogLevel::warning, core.device->info().name +
-                               ": each CUDA kernel of this version has been compared with the "
-                               "CPU's, whole models have "
-                               "not; answers may be wrong");
+    if (core.device->info().id == "host") return {};
     const auto start = std::chrono::steady_clock::now();
     for (const std::span<const std::byte> part : file->mappings())
         if (auto r = core.device->lock_pages(part); !r) return r;
@@ -211,9 +238,17 @@ Result<Planner> make_planner(const std::string& path, const Settings& settings,
         if (profile) return Planner(model->facts, profile->facts(model->facts));
         Settings without_card = settings;  // its kernels need the same
         without_card.vram_budget = 0;
-        auto device = open_device(without_card, 0, 0);
-        if (!device) return tl::unexpected(device.error());
-        return Planner(model->facts, facts_of(**device, model->facts, gpu::Arithmetic::fast));
+        const auto found =
+            settings.device == "host" ? std::vector<gpu::FoundDevice>() : gpu::found_devices();
+        const DeviceChoice choice = choose_device(settings.device, found);
+        for (size_t i = 0;; ++i) {
+            const bool last = i + 1 == choice.candidates.size();
+            auto device = open_device(choice.candidates[i].id, without_card, 0, 0);
+            if (!device && last) return tl::unexpected(device.error());
+            if (!device) continue;
+            Planner planner(model->facts, facts_of(**device, model->facts, gpu::Arithmetic::fast));
+            if (last || planner.plan(settings)) return planner;
+        }
     });
 }
 

@@ -50,7 +50,10 @@ struct Engine::Impl {
 
     // Model, device and plan of `settings`; asks for no memory yet. `freed`: bytes that this
     // process will have given back when the core is laid.
+    // Of the devices that the settings leave open, the first that has room.
     Result<std::unique_ptr<Core>> prepare(const Settings& settings, uint64_t freed) const;
+    Result<std::unique_ptr<Core>> prepare_on(const std::string& device_name,
+                                             const Settings& settings, uint64_t freed) const;
     // Lets a GPU read the experts and the embedding where the file is mapped.
     Result<void> lock_weights(Core& core) const;
     // Creates and fills the memory of a prepared core.

@@ -7,6 +7,7 @@
 #include "gpu/cuda/kernels.h"
 #include "gpu/cuda/limits.h"
 #include "gpu/cuda/requirements.h"
+#include "gpu/found_devices.h"
 
 namespace granary::gpu {
 namespace cuda {
@@ -44,14 +45,31 @@ class CudaDevice final : public GpuMemory, public Device {
 }  // namespace
 }  // namespace cuda
 
+namespace {
+
+std::string reason_of(const cuda::Driver& driver) {
+    return cuda::too_old(driver.version(), cuda::device_code_version(), cuda::installed_driver());
+}
+
+}  // namespace
+
+tl::expected<std::vector<CudaGpu>, std::string> cuda_gpus() {
+    if (cuda::device_code_version() == 0)
+        return tl::unexpected(std::string("this build has no CUDA kernels"));
+    const auto driver = cuda::open_driver();
+    if (!driver) return tl::unexpected(cuda::why(driver.error()));
+    const auto found = cuda::list_devices(**driver);
+    if (!found) return tl::unexpected(cuda::why(found.error()));
+    return cuda::judge(*found, reason_of(**driver), cuda::device_code_least());
+}
+
 Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& options) {
     if (cuda::device_code_version() == 0)
         return fail(ErrorKind::unsupported, "This build has no CUDA kernels",
                     "no nvcc was there when it was built", "Use a build that has them");
     auto driver = cuda::open_driver();
     if (!driver) return tl::unexpected(driver.error());
-    const std::string reason =
-        cuda::too_old((*driver)->version(), cuda::device_code_version(), cuda::installed_driver());
+    const std::string reason = reason_of(**driver);
     if (!reason.empty())
         return fail(ErrorKind::unsupported, "NVIDIA's driver is too old", reason,
                     "Update the driver");

@@ -18,6 +18,8 @@ int first_driver(int major) {
     return major == 12 ? 525 : major == 13 ? 580 : 0;
 }
 
+constexpr int kTriedCapability = 90;  // NVIDIA H200
+
 }  // namespace
 
 std::string too_old(int supported, int built, const std::string& installed) {
@@ -46,6 +48,39 @@ std::string installed_driver(const std::string& root) {
             return word;
     }
     return {};
+}
+
+std::string why(const Error& error) {
+    constexpr size_t kShort = 60;  // a list of libraries that were looked for is longer
+    if (error.detail.empty() || error.detail.size() > kShort) return error.what;
+    return error.what + " (" + error.detail + ")";
+}
+
+std::vector<CudaGpu> judge(const std::vector<DeviceFacts>& found, const std::string& reason,
+                           int least) {
+    const auto capability = [](int number) {
+        return std::to_string(number / 10) + "." + std::to_string(number % 10);
+    };
+    std::vector<CudaGpu> gpus;
+    for (const DeviceFacts& gpu : found) {
+        FoundDevice device{{}, gpu.name, gpu.total_bytes, {}};
+        if (!reason.empty()) {
+            device.note = reason;
+        } else if (gpu.capability < least) {
+            device.note = "compute capability " + capability(gpu.capability) +
+                          "; this build needs " + capability(least) + " or newer";
+        } else if (!gpu.maps_memory) {
+            device.note = "its driver cannot map memory piece by piece";
+        } else {
+            device.id = "cuda:" + std::to_string(gpu.ordinal);
+            if (gpu.capability != kTriedCapability)
+                device.note = "whole models have been run on compute capability " +
+                              capability(kTriedCapability) + ", not on its " +
+                              capability(gpu.capability);
+        }
+        gpus.push_back({gpu.bus_id, std::move(device)});
+    }
+    return gpus;
 }
 
 }  // namespace granary::gpu::cuda

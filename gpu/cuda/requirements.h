@@ -2,6 +2,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "gpu/cuda/context.h"
+#include "gpu/found_devices.h"
 
 namespace granary::gpu::cuda {
 
@@ -14,5 +18,13 @@ std::string too_old(int supported, int built, const std::string& installed);
 // "580.95.05": NVIDIA's driver as the running system has it, looked for under `root`; empty where
 // there is none.
 std::string installed_driver(const std::string& root = {});
+
+// An error of opening a driver, in a few words: "NVIDIA's driver is not installed".
+std::string why(const Error& error);
+
+// Which of the driver's GPUs a build can use whose code is for compute capability `least` (80 is
+// 8.0) and newer, and why not the others. `reason`: what too_old says.
+std::vector<CudaGpu> judge(const std::vector<DeviceFacts>& found, const std::string& reason,
+                           int least);
 
 }  // namespace granary::gpu::cuda

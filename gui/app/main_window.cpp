@@ -74,9 +74,11 @@ MainWindow::MainWindow(const Options& options, Profile& profile, Theme& theme)
 
     // The list of devices may take a driver a while to tell.
     QThreadPool::globalInstance()->start([this, guard = QPointer<MainWindow>(this)] {
-        auto devices = std::make_shared<std::vector<gpu::UnusedDevice>>(gpu::unused_devices());
+        auto devices = std::make_shared<std::vector<gpu::FoundDevice>>(gpu::found_devices());
         QMetaObject::invokeMethod(qApp, [this, guard, devices] {
-            if (guard) m_unusedDevices = *devices;
+            if (!guard) return;
+            m_devices = *devices;
+            showDevices();
         });
     });
     onStateChanged(State::no_model);
@@ -252,7 +254,8 @@ void MainWindow::makeMenus() {
     memory->addAction(m_vram->stopReplayAction());
     memory->addAction(m_vram->tableAction());
     memory->addSeparator();
-    memory->addAction(tr("&Device and memory\u2026"), m_vram, &VramPane::openSheet);
+    memory->addAction(tr("&Device and memory\u2026"), m_vram, &VramPane::openSheet)
+        ->setObjectName(QStringLiteral("settings"));
 
     QMenu* view = menuBar()->addMenu(tr("&View"));
     view->addAction(m_actions->toggleLibrary);

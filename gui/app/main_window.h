@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "gpu/device.h"
+#include "gpu/found_devices.h"
 #include "gui/app/heartbeat.h"
 #include "gui/app/options.h"
 #include "gui/app/profile.h"
@@ -101,6 +101,7 @@ class MainWindow : public QMainWindow, public ScriptTarget {
     void choosePart(int index);
     void readAll(qint64 tokens);
     void showDeviceMenu();
+    void showDevices();
     void tryFirstQuestion();
 
     void applyFirstLayout();
@@ -115,7 +116,7 @@ class MainWindow : public QMainWindow, public ScriptTarget {
     Profile& m_profile;
     Theme& m_theme;
     std::optional<Welcome> m_welcome;
-    std::vector<gpu::UnusedDevice> m_unusedDevices;
+    std::vector<gpu::FoundDevice> m_devices;
     Heartbeat m_heartbeat;
 
     std::unique_ptr<EngineController> m_engine;

@@ -93,8 +93,9 @@ void MainWindow::connectEngine() {
     });
     connect(engine, &EngineController::finished, m_status, &StatusLine::setReport);
     connect(engine, &EngineController::applied, this, [this](bool ok, const QString& message) {
-        m_vram->applied(ok, message);
         const auto& model = m_engine->model();
+        if (ok && model && model->planner) m_vram->setPlanner(*model->planner);
+        m_vram->applied(ok, message);
         if (!ok) {
             showError(tr("The settings were not applied"), message);
         } else if (model) {
@@ -286,6 +287,7 @@ void MainWindow::openModel(const QString& path) {
     if (isStarterModel(path)) {
         // The starter shows what the program does: on a card small enough to see it.
         if (!m_options.given.contains(QLatin1String("vram-budget"))) {
+            if (!m_options.given.contains(QLatin1String("device"))) settings.device = "host";
             settings.vram_budget = kStarterBudget;
             if (!m_options.given.contains(QLatin1String("granule"))) {
                 settings.granule = kStarterGranule;
@@ -303,7 +305,7 @@ void MainWindow::open(const QString& path, const Settings& settings) {
 
 void MainWindow::onOpened(const LoadedModel& model) {
     m_vram->setEngine(model.telemetry, model.planner, model.plan.settings);
-    m_vram->sheet()->setDevices(text(model.device.name), m_unusedDevices);
+    showDevices();
     m_plot->setEngine(model.telemetry);
     m_status->setEngine(&model.telemetry->counters, model.plan.max_context);
     m_counter.setTokenizer(model.tokenizer);
@@ -330,6 +332,12 @@ Result<void> MainWindow::scriptSet(const QString& name, const QString& value) {
     return set;
 }
 
+void MainWindow::showDevices() {
+    const auto& model = m_engine->model();
+    m_vram->sheet()->setDevices(
+        model ? std::optional<gpu::DeviceInfo>(model->device) : std::nullopt, m_devices);
+}
+
 void MainWindow::showDeviceMenu() {
     const auto& model = m_engine->model();
     if (!model) return;
@@ -337,10 +345,13 @@ void MainWindow::showDeviceMenu() {
     menu->setObjectName(QStringLiteral("deviceMenu"));
     menu->setAttribute(Qt::WA_DeleteOnClose);
     menu->addSection(text(model->device.name));
-    const bool card = model->device.face == gpu::Face::card;
-    const auto face = [&](const QString& label, bool checked, uint64_t budget) {
-        QAction* action = menu->addAction(label, this, [this, budget] {
+    const bool host = model->device.id == "host";
+    const bool card = host && model->device.face == gpu::Face::card;
+    const auto choice = [&](const QString& label, bool checked, const std::string& device,
+                            uint64_t budget) {
+        QAction* action = menu->addAction(label, this, [this, device, budget] {
             Settings settings = m_engine->model()->plan.settings;
+            settings.device = device;
             settings.vram_budget = budget;
             settings.granule = budget == kStarterBudget ? kStarterGranule : 0;
             applyByDraft(settings);
@@ -349,17 +360,18 @@ void MainWindow::showDeviceMenu() {
         action->setChecked(checked);
         action->setEnabled(!checked && !m_engine->busy());
     };
-    face(tr("CPU, full speed"), !card, 0);
+    for (const gpu::FoundDevice& device : m_devices)
+        if (device.usable() && device.id != "host")
+            choice(deviceLabel(device), device.id == model->device.id, device.id, 0);
+    choice(tr("CPU, full speed"), host && !card, "host", 0);
     const uint64_t budget = card ? model->plan.budget_bytes : kStarterBudget;
-    face(tr("Emulated card, %1 of RAM").arg(bytesText(budget)), card, budget);
+    choice(tr("Emulated card, %1 of RAM").arg(bytesText(budget)), card, "host", budget);
     menu->addSeparator();
-    if (m_unusedDevices.empty()) {
-        menu->addAction(tr("No other device was found"))->setEnabled(false);
-    }
-    for (const gpu::UnusedDevice& device : m_unusedDevices) {
-        menu->addAction(tr("%1: not used, %2").arg(text(device.name), text(device.reason)))
-            ->setEnabled(false);
-    }
+    for (const gpu::FoundDevice& device : m_devices)
+        if (!device.usable())
+            menu->addAction(tr("%1: not used, %2").arg(text(device.name), text(device.note)))
+                ->setEnabled(false);
+    if (m_devices.size() < 2) menu->addAction(tr("No other device was found"))->setEnabled(false);
     menu->addSeparator();
     menu->addAction(tr("All settings\u2026"), m_vram, &VramPane::openSheet);
     menu->popup(m_deviceChip->mapToGlobal(QPoint(0, m_deviceChip->height() + 2)));

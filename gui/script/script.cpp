@@ -28,9 +28,9 @@ constexpr Command kCommands[] = {
     {"key", 1, 1, "key SEQUENCE                  press keys, as Ctrl+F"},
     {"set", 2, 2, "set NAME VALUE                edit a setting; apply makes it so"},
     {"wait-state", 1, 2, "wait-state STATE [SECONDS=60] wait until the program is in a state"},
-    {"shot", 1, 1, "shot NAME                     picture of the window: DIR/NAME.png"},
+    {"shot", 1, 2, "shot NAME [OBJECT]            picture of the window or a part: DIR/NAME.png"},
     {"state", 1, 1, "state NAME                    what the window holds: DIR/NAME.json"},
-    {"audit", 1, 1, "audit NAME                    faults of the layout: DIR/NAME.txt"},
+    {"audit", 1, 2, "audit NAME [OBJECT]           faults of the layout: DIR/NAME.txt"},
     {"quit", 0, 0, "quit                          end"},
 };
 

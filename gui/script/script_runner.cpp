@@ -124,18 +124,23 @@ ScriptRunner::Outcome ScriptRunner::run(const ScriptStep& step) {
         m_at = m_script.steps().size() - 1;
         return Outcome::next;
     }
+    // A part may be a dialog of its own: "do settings", then "shot NAME settingsSheet".
+    QWidget* subject = window;
+    if (step.arguments.size() > 1) subject = findIn<QWidget>(window, step.arguments[1]);
+    if (!subject || !subject->isVisible())
+        return patience(tr("there is no %1").arg(step.arguments[1]));
     m_target.scriptMeasure(false);
     bool written = true;
     QString path = m_out + QLatin1Char('/') + argument;
     if (command == QLatin1String("shot")) {
         path += QStringLiteral(".png");
-        written = window->grab().save(path);
+        written = subject->grab().save(path);
     } else if (command == QLatin1String("state")) {
         path += QStringLiteral(".json");
         written = writeFile(path, QJsonDocument(m_target.scriptReport()).toJson());
     } else if (command == QLatin1String("audit")) {
         path += QStringLiteral(".txt");
-        written = writeFile(path, auditLayout(window).join(QLatin1Char('\n')).toUtf8());
+        written = writeFile(path, auditLayout(subject).join(QLatin1Char('\n')).toUtf8());
     }
     m_target.scriptMeasure(true);
     return written ? Outcome::next : failWith(tr("%1 cannot be written").arg(path));

@@ -49,8 +49,7 @@ QString formatText(gpu::KvFormat format) {
 }
 
 QString planText(const Plan& running, const Plan& edited) {
-    // Without a budget there is no card: experts are read in place, nothing streams.
-    const bool card = edited.settings.vram_budget > 0;
+    const bool card = edited.card;  // else nothing streams
     const QLocale locale;
     QStringList sums;
     if (running.budget_bytes != edited.budget_bytes)

@@ -57,7 +57,16 @@ SettingsDraft::State SettingsDraft::state() const {
     if (m_waiting) return State::Waiting;
     if (!m_fieldErrors.isEmpty()) return State::Refused;
     if (m_edited == m_running) return State::Clean;
-    return m_plan ? State::Edited : State::Refused;
+    return m_plan || isElsewhere() ? State::Edited : State::Refused;
+}
+
+bool SettingsDraft::onCard() const {
+    if (!m_loaded) return false;
+    if (isElsewhere()) return m_edited.device != "host" || m_edited.vram_budget > 0;
+    if (m_plan) return m_plan->card;
+    // Of a refused budget: on the processor it decides, a GPU is a card in any case.
+    return m_edited.vram_budget > 0 ||
+           (m_runningPlan && m_runningPlan->card && m_runningPlan->settings.vram_budget == 0);
 }
 
 QString SettingsDraft::refusal() const {
@@ -68,6 +77,10 @@ QString SettingsDraft::refusal() const {
 void SettingsDraft::replan() {
     m_plan.reset();
     m_planError.clear();
+    if (isElsewhere()) {
+        Q_EMIT changed();
+        return;
+    }
     if (const Result<Plan> plan = m_planFunction(m_edited))
         m_plan = *plan;
     else

@@ -44,6 +44,11 @@ class SettingsDraft : public QObject {
     const std::optional<Plan>& runningPlan() const { return m_runningPlan; }
     // Of the edited settings; none while they are refused.
     const std::optional<Plan>& plan() const { return m_plan; }
+    // The edited settings name another device than the one that plans are made for: what fits
+    // there is not known before they are applied.
+    bool isElsewhere() const { return m_loaded && m_edited.device != m_running.device; }
+    // Experts are cached in a card's memory, as far as that is known.
+    bool onCard() const;
     // Why the edited settings cannot be applied; empty if they can.
     QString refusal() const;
     // What the last Apply or Undo led to; empty after an edit.

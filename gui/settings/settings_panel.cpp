@@ -108,7 +108,7 @@ void SettingsPanel::setTrainedContext(uint32_t tokens) {
 void SettingsPanel::showDraft() {
     const bool loaded = m_draft.state() != SettingsDraft::State::Empty;
     const Settings& edited = m_draft.edited();
-    const bool card = edited.vram_budget > 0;
+    const bool card = m_draft.onCard();
     for (CountControl* control : {m_context, m_step}) control->setEnabled(loaded);
     m_stream->setEnabled(loaded && card);
 
@@ -159,6 +159,9 @@ void SettingsPanel::showLine() {
                 text = m_draft.outcome().toHtmlEscaped();
                 tone =
                     m_draft.outcomeIsBad() ? QStringLiteral("danger") : QStringLiteral("success");
+            } else if (m_draft.isElsewhere()) {
+                text = tr("What fits on the other device shows once this is applied.");
+                tone = QString();
             } else if (m_draft.plan()) {
                 const Plan& running =
                     m_draft.runningPlan() ? *m_draft.runningPlan() : *m_draft.plan();

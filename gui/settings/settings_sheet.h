@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The settings that are not sliders, opened by the device chip. They belong to the same draft, so
-// one Apply and one Undo serve both places.
+// All settings that are set once rather than moved: what computes, its memory, how answers are
+// made. Edits the same draft as the sliders.
 #pragma once
 
 #include <QDialog>
+#include <QString>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "gpu/device.h"
+#include "gpu/found_devices.h"
 #include "gui/settings/settings_draft.h"
 
 class QAction;
+class QCheckBox;
 class QComboBox;
 class QFormLayout;
 class QLabel;
@@ -18,14 +23,18 @@ class QRadioButton;
 
 namespace granary::gui {
 
+// "NVIDIA H200, 140 GiB"
+QString deviceLabel(const gpu::FoundDevice& device);
+
 class SettingsSheet : public QDialog {
     Q_OBJECT
   public:
     // `apply` and `undo` are the window's own actions.
     SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo, QWidget* parent = nullptr);
 
-    // "AMD EPYC, 2 threads, AVX-512", and each device that the machine has and that is not used.
-    void setDevices(const QString& used, const std::vector<gpu::UnusedDevice>& unused);
+    // The one that computes, where a model is open, and all that the machine has.
+    void setDevices(const std::optional<gpu::DeviceInfo>& used,
+                    const std::vector<gpu::FoundDevice>& found);
 
   private:
     struct Field {
@@ -33,16 +42,26 @@ class SettingsSheet : public QDialog {
         QLineEdit* edit;
         QLabel* error;
     };
+    using Choices = std::vector<std::pair<const char*, QString>>;  // value, what people read
+    QFormLayout* addSection(const QString& title);
     void addField(QFormLayout* form, const QString& name, const QString& label,
                   const QString& help);
+    QComboBox* addChoice(QFormLayout* form, const QString& name, const QString& label,
+                         const QString& help, const Choices& choices);
+    void chooseDevice(const QString& id);
     void showDraft();
+    void showDevices();
 
     SettingsDraft& m_draft;
-    QRadioButton* m_card;
-    QRadioButton* m_cpu;
+    std::optional<gpu::DeviceInfo> m_used;
+    std::vector<gpu::FoundDevice> m_found;
     QComboBox* m_device;
-    QComboBox* m_kv;
+    QRadioButton* m_cpu;
+    QRadioButton* m_card;
     QLabel* m_unused;
+    QComboBox* m_kv;
+    QComboBox* m_rope;
+    QCheckBox* m_deterministic;
     QLabel* m_line;
     std::vector<Field> m_fields;
     QString m_lastBudget;

@@ -295,7 +295,11 @@ void VramPane::setEngine(Telemetry* telemetry, std::optional<Planner> planner, S
 
 void VramPane::setRates(const Rates& rates) {
     if (!m_planner) return;
-    m_planner = m_planner->corrected(rates);
+    setPlanner(m_planner->corrected(rates));
+}
+
+void VramPane::setPlanner(const Planner& planner) {
+    m_planner = planner;
     m_draft.setPlanner(
         [planner = *m_planner](const Settings& edited) { return planner.plan(edited); });
 }
@@ -349,7 +353,7 @@ void VramPane::openSheet() {
 }
 
 void VramPane::showFace() {
-    const bool unified = m_planner && m_draft.running().vram_budget == 0;
+    const bool unified = m_planner && m_draft.runningPlan() && !m_draft.runningPlan()->card;
     m_face->setVisible(unified);
     m_face->setText(unified ? tr("The map holds no experts: CPU and device share one memory, so "
                                  "experts are read in place from the model file.")

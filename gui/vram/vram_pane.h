@@ -43,6 +43,8 @@ class VramPane : public QWidget {
     void setEngine(Telemetry* telemetry, std::optional<Planner> planner, Settings settings);
     // The engine has learned how fast its machine is: previews say so.
     void setRates(const Rates& rates);
+    // Of another device that the engine has moved to.
+    void setPlanner(const Planner& planner);
     void clearEngine();
 
     // The bar of the tool bar shows what the map shows, and the ghost of edited settings.

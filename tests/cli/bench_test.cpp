@@ -14,6 +14,7 @@
 #include "engine/cli/suite.h"
 #include "granary/trace.h"
 #include "tests/gguf/gguf_builder.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -51,6 +52,7 @@ TEST(Bench, SaysWhatMemoryDidAndWritesAProfile) {
     options.decode_tokens = 40;
     options.json = true;
     options.device_profile = folder.file("here.json");
+    options.settings = test::host_settings();
     options.settings.vram_budget = 36 << 20;
     options.settings.threads = 2;
     std::ostringstream out, err;

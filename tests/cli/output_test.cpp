@@ -46,7 +46,7 @@ class Output : public ::testing::Test {
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     }
     std::string logits(const std::string& out) const {
-        return "\"$CLI\" logits " + quoted(kMicro + ".gguf") + " --tokens " +
+        return "\"$CLI\" logits --device host " + quoted(kMicro + ".gguf") + " --tokens " +
                quoted(kMicro + ".json") + " --threads 1 --positions 0,95 --out " + quoted(out);
     }
     bool whole(const std::string& path) const {
@@ -118,7 +118,7 @@ TEST_F(Output, InterruptedAtAnyMomentNoHalfFileStays) {
         fs::remove(out);
         const pid_t child = fork();
         if (child == 0) {
-            execl(GRANARY_CLI, "granary-cli", "logits", model.c_str(), "--tokens", tokens.c_str(),
+            execl(GRANARY_CLI, "granary-cli", "logits", "--device", "host", model.c_str(), "--tokens", tokens.c_str(),
                   "--threads", "1", "--positions", "0,95", "--out", out.c_str(), nullptr);
             _exit(127);
         }
@@ -141,13 +141,13 @@ TEST_F(Output, InterruptedAtAnyMomentNoHalfFileStays) {
 
 TEST_F(Output, AnAnswerEndsWithItsReader) {
     const std::string run =
-        "\"$CLI\" run " + quoted(kStarter) + " --threads 1 --raw --prompt 'Once upon a time' -n ";
+        "\"$CLI\" run --device host " + quoted(kStarter) + " --threads 1 --raw --prompt 'Once upon a time' -n ";
     // Nowhere to write: closed, full. Nothing that is opened later takes the place of a stream.
     for (const char* where : {">&-", ">/dev/full"}) {
         for (const std::string& command :
              {run + "60", "\"$CLI\" tokenize " + quoted(kStarter) + " --text hello",
               "\"$CLI\" inspect " + quoted(kStarter),
-              "\"$CLI\" bench " + quoted(kMicro + ".gguf") + " -p 8 -n 2 --threads 1"}) {
+              "\"$CLI\" bench --device host " + quoted(kMicro + ".gguf") + " -p 8 -n 2 --threads 1"}) {
             EXPECT_EQ(shell(command + " " + where), kFailed) << command << where;
             EXPECT_NE(err_.find("cannot be written"), std::string::npos) << err_;
         }
@@ -164,8 +164,8 @@ TEST_F(Output, AnAnswerEndsWithItsReader) {
 TEST_F(Output, ErrorsAreOneLineAndNoControlCharacter) {
     const std::string strange = folder_.file("a\nb\x1b[2J\"'.gguf");
     for (const std::string& command :
-         {"run " + quoted(strange) + " --prompt a", "inspect " + quoted(strange),
-          "run " + quoted(kStarter) + " --prompt a --file " + quoted(strange),
+         {"run --device host " + quoted(strange) + " --prompt a", "inspect " + quoted(strange),
+          "run --device host " + quoted(kStarter) + " --prompt a --file " + quoted(strange),
           "tokenize " + quoted(kStarter) + " --file " + quoted(strange),
           "template --template " + quoted(strange) + " --context " + quoted(strange)}) {
         EXPECT_EQ(shell("\"$CLI\" " + command), kBadInput) << command << err_;
@@ -176,7 +176,7 @@ TEST_F(Output, ErrorsAreOneLineAndNoControlCharacter) {
 }
 
 TEST_F(Output, NoValueIsPassedOverInSilence) {
-    const std::string run = "\"$CLI\" run " + quoted(kStarter) + " --prompt a ";
+    const std::string run = "\"$CLI\" run --device host " + quoted(kStarter) + " --prompt a ";
     for (const char* wrong :
          {"--max-context ''", "--vram-budget ''", "--prefill ''", "--threads ''", "--temp nan",
           "--top-p nan", "--min-p nan", "--repeat-penalty nan", "--temp inf", "--temp ''",
@@ -187,7 +187,7 @@ TEST_F(Output, NoValueIsPassedOverInSilence) {
     EXPECT_EQ(shell(run + "-n 4294967295"), kRefused) << err_;
     EXPECT_EQ(shell(run + "-n 0"), kOk) << err_;
     EXPECT_EQ(shell(logits(folder_.file("a.json")) + " --greedy -1"), kUsage) << err_;
-    EXPECT_EQ(shell("\"$CLI\" bench " + quoted(kMicro + ".gguf") + " -p ''"), kUsage) << err_;
+    EXPECT_EQ(shell("\"$CLI\" bench --device host " + quoted(kMicro + ".gguf") + " -p ''"), kUsage) << err_;
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ PlanOptions options_of(std::initializer_list<std::pair<const char*, const char*>
     PlanOptions options;
     options.model = kStarter;
     options.json = true;
+    options.settings.device = "host";
     for (const auto& [name, value] : values) {
         auto set = options.settings.set(name, value);
         EXPECT_TRUE(set) << set.error().message();

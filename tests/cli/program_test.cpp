@@ -54,8 +54,8 @@ TEST_F(Program, ExplainsItself) {
     }
     EXPECT_EQ(run("").code, kUsage);
     EXPECT_EQ(run("fly").code, kUsage);
-    EXPECT_EQ(run("run " + quoted(kStarter) + " --prompt a --prefill 7").code, kUsage);
-    EXPECT_EQ(run("run " + quoted(kStarter) + " --prompt a -n -4").code, kUsage);
+    EXPECT_EQ(run("run --device host " + quoted(kStarter) + " --prompt a --prefill 7").code, kUsage);
+    EXPECT_EQ(run("run --device host " + quoted(kStarter) + " --prompt a -n -4").code, kUsage);
 }
 
 TEST_F(Program, AnswersAboutADocumentOnBothFaces) {
@@ -63,20 +63,20 @@ TEST_F(Program, AnswersAboutADocumentOnBothFaces) {
     const std::string question = json["questions"][0]["question"];
     const std::string fact = json["questions"][0]["fact"];
     for (const char* face : {"", " --vram-budget 40MiB --granule 64KiB"}) {
-        const Ran ran = run("run " + quoted(kStarter) + " --file " + quoted(kDocument) +
+        const Ran ran = run("run --device host " + quoted(kStarter) + " --file " + quoted(kDocument) +
                             " --prompt " + quoted(question) + face);
         EXPECT_EQ(ran.code, kOk);
         EXPECT_NE(ran.out.find(fact), std::string::npos) << ran.out;
         EXPECT_EQ(ran.err, "");  // no terminal, no progress
     }
-    const Ran verbose = run("run " + quoted(kStarter) + " -n 3 -v --prompt Hello");
+    const Ran verbose = run("run --device host " + quoted(kStarter) + " -n 3 -v --prompt Hello");
     EXPECT_NE(verbose.err.find("new driver memory: none"), std::string::npos) << verbose.err;
 }
 
 TEST_F(Program, ReopensAConversation) {
     const auto json = nlohmann::json::parse(slurp(GRANARY_RESOURCES "/welcome/questions.json"));
     const std::string file = " --conversation " + quoted(folder_.file("tales.granary"));
-    const std::string run_starter = "run " + quoted(kStarter) + file;
+    const std::string run_starter = "run --device host " + quoted(kStarter) + file;
     const auto question = [&](int i) {
         return " --prompt " + quoted(json["questions"][i]["question"]);
     };
@@ -103,16 +103,16 @@ TEST_F(Program, ReopensAConversation) {
     const Ran damaged = run(run_starter + " --prompt a");
     EXPECT_EQ(damaged.code, kBadInput);
     EXPECT_NE(damaged.err.find("damaged"), std::string::npos) << damaged.err;
-    EXPECT_EQ(run("run " + quoted(kStarter) + " --prompt a --conversation /no/such/folder/x").code,
+    EXPECT_EQ(run("run --device host " + quoted(kStarter) + " --prompt a --conversation /no/such/folder/x").code,
               kBadInput);
 }
 
 TEST_F(Program, RefusesWithNumbersBeforeReading) {
-    const Ran empty = run("run " + quoted(kStarter) + " --prompt ' '");
+    const Ran empty = run("run --device host " + quoted(kStarter) + " --prompt ' '");
     EXPECT_EQ(empty.code, kRefused);
     EXPECT_NE(empty.err.find("empty"), std::string::npos);
 
-    const Ran small = run("run " + quoted(kStarter) + " --prompt a --vram-budget 8MiB");
+    const Ran small = run("run --device host " + quoted(kStarter) + " --prompt a --vram-budget 8MiB");
     EXPECT_EQ(small.code, kRefused);
     for (const char* part :
          {"budget 8 MiB", "fixed weights 6.6 MiB", "smallest loan", "K/V 16 MiB", "floor", " = "})
@@ -124,11 +124,11 @@ TEST_F(Program, RefusesWithNumbersBeforeReading) {
         return text.str();
     }();
     const Ran large =
-        run("run " + quoted(kStarter) + " --file " + quoted(folder_.file("long.txt")));
+        run("run --device host " + quoted(kStarter) + " --file " + quoted(folder_.file("long.txt")));
     EXPECT_EQ(large.code, kRefused);
     EXPECT_NE(large.err.find("max-context 4096"), std::string::npos) << large.err;
     // Saying a longer context is the consent.
-    EXPECT_EQ(run("run " + quoted(kStarter) + " --file " + quoted(folder_.file("long.txt")) +
+    EXPECT_EQ(run("run --device host " + quoted(kStarter) + " --file " + quoted(folder_.file("long.txt")) +
                   " -n 1 --max-context 8192")
                   .code,
               kOk);
@@ -136,17 +136,17 @@ TEST_F(Program, RefusesWithNumbersBeforeReading) {
 
 TEST_F(Program, NamesWhatItCannotRead) {
     std::ofstream(folder_.file("binary.txt")) << std::string("\0\1\2\xff\0\0", 6);
-    EXPECT_EQ(run("run " + quoted(kStarter) + " --file " + quoted(folder_.file("binary.txt"))).code,
+    EXPECT_EQ(run("run --device host " + quoted(kStarter) + " --file " + quoted(folder_.file("binary.txt"))).code,
               kBadInput);
-    EXPECT_EQ(run("run " + quoted(kStarter) + " --file /nowhere/at/all.txt").code, kBadInput);
+    EXPECT_EQ(run("run --device host " + quoted(kStarter) + " --file /nowhere/at/all.txt").code, kBadInput);
     EXPECT_EQ(run("run /nowhere/at/all.gguf --prompt a").code, kBadInput);
-    EXPECT_EQ(run("run " + quoted(kDocument) + " --prompt a").code, kBadInput);
+    EXPECT_EQ(run("run --device host " + quoted(kDocument) + " --prompt a").code, kBadInput);
 
     GgufBuilder other;
     other.put("general.architecture", std::string_view("mamba"));
     other.put("tokenizer.ggml.model", std::string_view("gpt2"));
     other.save(folder_.file("other.gguf"));
-    const Ran family = run("run " + quoted(folder_.file("other.gguf")) + " --prompt a");
+    const Ran family = run("run --device host " + quoted(folder_.file("other.gguf")) + " --prompt a");
     EXPECT_EQ(family.code, kBadInput);
     EXPECT_NE(family.err.find("mamba"), std::string::npos) << family.err;
     EXPECT_NE(family.err.find("qwen3moe"), std::string::npos) << family.err;
@@ -155,7 +155,7 @@ TEST_F(Program, NamesWhatItCannotRead) {
 TEST_F(Program, WritesLogitsAsTheFixturesAre) {
     const std::string micro = GRANARY_TEST_DATA "/micro/micro-qwen3moe";
     const Ran ran =
-        run("logits " + quoted(micro + ".gguf") + " --tokens " + quoted(micro + ".json") +
+        run("logits --device host " + quoted(micro + ".gguf") + " --tokens " + quoted(micro + ".json") +
             " --positions 0,95 --greedy 24 --arithmetic f32 --out " +
             quoted(folder_.file("logits.json")));
     ASSERT_EQ(ran.code, kOk) << ran.err;
@@ -170,7 +170,7 @@ TEST_F(Program, WritesLogitsAsTheFixturesAre) {
 }
 
 TEST_F(Program, BenchAddsUp) {
-    const Ran ran = run("bench " + quoted(kStarter) +
+    const Ran ran = run("bench --device host " + quoted(kStarter) +
                         " -p 100 -n 8 --json --vram-budget 40MiB --granule 64KiB");
     ASSERT_EQ(ran.code, kOk) << ran.err;
     const auto json = nlohmann::json::parse(ran.out);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tests/engine/fixture.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -32,7 +33,7 @@ struct Answer {
 
 class Chat {
   public:
-    explicit Chat(const Settings& settings = {}) {
+    explicit Chat(const Settings& settings = host_settings()) {
         EngineOptions options;
         options.settings = settings;
         auto opened = Engine::open(kStarter, options);
@@ -83,7 +84,7 @@ class Chat {
 };
 
 Settings card(const char* budget) {
-    Settings settings;
+    Settings settings = host_settings();
     EXPECT_TRUE(settings.set("vram-budget", budget));
     if (std::string_view(budget) != "0") {
         EXPECT_TRUE(settings.set("granule", "64KiB"));
@@ -286,7 +287,7 @@ TEST(Answer, StopWhileReadingKeepsFinishedChunks) {
 }
 
 TEST(Answer, ContextFullStopsAndDoesNotSlide) {
-    Settings settings;
+    Settings settings = host_settings();
     ASSERT_TRUE(settings.set("max-context", "512"));
     Chat chat(settings);
     Request request;

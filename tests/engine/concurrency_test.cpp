@@ -7,6 +7,7 @@
 
 #include "granary/engine.h"
 #include "tests/engine/small_model.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 TEST(Concurrency, OthersReadPlanAndStopWhileItWorks) {
     TempDir folder;
     const std::string path = SmallModel().save(folder, "model.gguf");
-    Settings settings;
+    Settings settings = host_settings();
     ASSERT_TRUE(settings.set("vram-budget", "4MiB"));
     ASSERT_TRUE(settings.set("max-context", "1024"));
     ASSERT_TRUE(settings.set("prefill", "64"));

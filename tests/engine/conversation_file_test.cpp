@@ -10,6 +10,7 @@
 #include "engine/run/atomic_file.h"
 #include "tests/engine/saved_conversation.h"
 #include "tests/engine/small_hybrid.h"
+#include "tests/host_settings.h"
 #include "tests/unpacked.h"
 
 namespace granary::test {
@@ -33,7 +34,7 @@ class ConversationFile : public ::testing::Test {
     std::unique_ptr<Engine> open(
         const std::string& model,
         std::initializer_list<std::pair<const char*, const char*>> other = {}) {
-        Settings settings;
+        Settings settings = host_settings();
         settings.max_context = 2048;
         settings.threads = 1;
         for (const auto& [name, value] : other) EXPECT_TRUE(settings.set(name, value));

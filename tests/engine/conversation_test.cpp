@@ -5,6 +5,7 @@
 
 #include "tests/engine/saved_conversation.h"
 #include "tests/engine/small_hybrid.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -101,7 +102,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 class Conversations : public ::testing::TestWithParam<Case> {
   protected:
     std::unique_ptr<Engine> open(const Case& c) {
-        Settings settings;
+        Settings settings = host_settings();
         settings.max_context = 2048;
         settings.threads = 1;
         EXPECT_TRUE(settings.set("vram-budget", c.budget));

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "granary/engine.h"
+#include "tests/host_settings.h"
 
 namespace granary {
 namespace {
@@ -39,7 +40,7 @@ TEST(DeviceProfile, PlansAsTheDeviceItself) {
     const DeviceProfile profile = measured();
     for (const char* path : {GRANARY_RESOURCES "/starter/starter-q4_k_m.gguf",
                              GRANARY_TEST_DATA "/micro/micro-qwen3moe.gguf"}) {
-        Settings settings;
+        Settings settings = test::host_settings();
         settings.threads = 3;
         settings.prefill = {AutoCount::Kind::number, 256};  // auto follows the rates
         const auto here = make_planner(path, settings);
@@ -69,8 +70,7 @@ TEST(DeviceProfile, ThoseThatComeAlongCanBeUsed) {
         const auto profile = DeviceProfile::parse(slurp(entry.path()));
         ASSERT_TRUE(profile) << entry.path() << ": " << profile.error().message();
         EXPECT_FALSE(profile->origin.empty()) << entry.path();
-        Settings settings;
-        settings.device = profile->device;
+        Settings settings = test::host_settings();
         settings.max_context = 2048;
         const auto planner =
             make_planner(GRANARY_RESOURCES "/starter/starter-q4_k_m.gguf", settings, &*profile);
@@ -129,7 +129,7 @@ TEST(DeviceProfile, DamagedTextIsRefusedOrHarmless) {
     for (size_t n = 0; n + 3 < good.size(); ++n)
         EXPECT_FALSE(DeviceProfile::parse(good.substr(0, n)));
     std::mt19937 random(5);
-    Settings settings;
+    Settings settings = test::host_settings();
     settings.max_context = 4096;
     const std::string starter = GRANARY_RESOURCES "/starter/starter-q4_k_m.gguf";
     size_t read = 0;

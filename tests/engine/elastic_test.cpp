@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/engine/fixture.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -54,7 +55,7 @@ uint64_t smallest_budget(const std::string& path, Settings settings) {
 }
 
 TEST(Elastic, TheLoanShrinksInsideAPromptAndTheTokensStayTheSame) {
-    Settings settings;
+    Settings settings = host_settings();
     settings.max_context = 6144;
     settings.threads = 2;
     settings.prefill = {AutoCount::Kind::number, 1024};
@@ -89,7 +90,7 @@ TEST(Elastic, PlantedFactsAreFoundWhereTheLoanShrinks) {
     std::ifstream text(std::string(GRANARY_RESOURCES "/welcome/") +
                        json["document"].get<std::string>());
     const std::string document{std::istreambuf_iterator<char>(text), {}};
-    Settings settings;
+    Settings settings = host_settings();
     settings.max_context = 1536;
     settings.threads = 2;
     const auto found_with = [&](uint64_t budget, bool shrinks) {
@@ -121,7 +122,7 @@ TEST(Elastic, PlantedFactsAreFoundWhereTheLoanShrinks) {
 }
 
 TEST(Elastic, ALoweredBudgetKeepsConversationsAndARaisedOneTakesItsGranulesBack) {
-    Settings settings;
+    Settings settings = host_settings();
     settings.max_context = 2048;
     settings.threads = 2;
     settings.vram_budget = 40 << 20;
@@ -171,7 +172,7 @@ TEST(Elastic, ALoweredBudgetKeepsConversationsAndARaisedOneTakesItsGranulesBack)
 }
 
 TEST(Elastic, ALoweredBudgetKeepsConversationsAlsoWhereTheContextWasAuto) {
-    Settings settings;
+    Settings settings = host_settings();
     settings.threads = 2;
     settings.vram_budget = 40 << 20;
     auto logged = open(kStarter, settings);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "granary/engine.h"
+#include "tests/host_settings.h"
 #include "tests/unpacked.h"
 
 namespace granary::test {
@@ -53,7 +54,7 @@ inline size_t equal_count(const std::vector<TokenId>& a, const std::vector<Token
 }
 
 inline Result<LogitsResult> compute(const std::string& model, const Fixture& fixture,
-                                    gpu::Arithmetic arithmetic, const Settings& settings = {}) {
+                                    gpu::Arithmetic arithmetic, const Settings& settings = host_settings()) {
     EngineOptions options;
     options.arithmetic = arithmetic;
     options.settings = settings;

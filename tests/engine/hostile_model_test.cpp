@@ -6,12 +6,13 @@
 #include "granary/engine.h"
 #include "tests/engine/small_hybrid.h"
 #include "tests/engine/small_model.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
 
 Settings small_context(const char* budget) {
-    Settings settings;
+    Settings settings = host_settings();
     EXPECT_TRUE(settings.set("max-context", "1024"));
     EXPECT_TRUE(settings.set("vram-budget", budget));
     EXPECT_TRUE(settings.set("threads", "1"));

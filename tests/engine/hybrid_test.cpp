@@ -4,12 +4,13 @@
 #include "engine/model/model.h"
 #include "tests/engine/fixture.h"
 #include "tests/engine/small_hybrid.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
 
 Settings settings_of(const std::string& budget, uint32_t chunk = 0) {
-    Settings settings;
+    Settings settings = host_settings();
     settings.max_context = 2048;
     settings.threads = 2;
     EXPECT_TRUE(settings.set("vram-budget", budget));

@@ -5,6 +5,7 @@
 
 #include "tests/engine/fixture.h"
 #include "tests/engine/small_hybrid.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 const std::string kMicro = GRANARY_TEST_DATA "/micro/micro-qwen3moe";
 
 Settings with(const char* format) {
-    Settings settings;
+    Settings settings = host_settings();
     EXPECT_TRUE(settings.set("kv", format));
     return settings;
 }

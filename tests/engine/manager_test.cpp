@@ -11,6 +11,7 @@
 #include <set>
 
 #include "engine/run/pass.h"
+#include "tests/host_settings.h"
 
 namespace granary {
 namespace {
@@ -21,7 +22,7 @@ struct Card {
         auto file = gguf::File::open(path);
         EXPECT_TRUE(file) << file.error().message();
         model = std::move(*load_model(*file));
-        Settings settings;
+        Settings settings = test::host_settings();
         EXPECT_TRUE(settings.set("vram-budget", budget));
         EXPECT_TRUE(settings.set("cache-floor", floor));
         settings.max_context = context;

@@ -3,6 +3,7 @@
 // in the hands that the plan names.
 #include "engine/memory/schedule.h"
 #include "tests/engine/fixture.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -18,7 +19,7 @@ struct Case {
 
 // Opens at `share` of what is needed at least, of prefill 64.
 std::unique_ptr<Engine> open_at(const Case& test, double share) {
-    Settings settings;
+    Settings settings = host_settings();
     settings.max_context = test.context;
     settings.threads = 2;
     EXPECT_TRUE(settings.set("kv", test.kv));

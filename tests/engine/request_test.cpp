@@ -6,6 +6,7 @@
 #include "granary/engine.h"
 #include "tests/engine/small_hybrid.h"
 #include "tests/engine/small_model.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -17,7 +18,7 @@ class Requests : public ::testing::Test {
         open({{"max-context", "1024"}, {"prefill", "64"}, {"threads", "1"}});
     }
     void open(std::initializer_list<std::pair<const char*, const char*>> values) {
-        Settings settings;
+        Settings settings = host_settings();
         for (const auto& [name, value] : values) {
             auto set = settings.set(name, value);
             ASSERT_TRUE(set) << set.error().message();
@@ -256,7 +257,7 @@ TEST_F(Requests, ExactlyWhatFits) {
         const std::string& advice = refused.error().advice;
         const size_t at = advice.find("max-context to ");
         if (at == std::string::npos) continue;
-        Settings settings;
+        Settings settings = host_settings();
         EXPECT_TRUE(settings.set("max-context",
                                  advice.substr(at + 15, advice.find(' ', at + 15) - at - 15)))
             << advice;

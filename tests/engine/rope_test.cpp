@@ -10,6 +10,7 @@
 #include "engine/model/model.h"
 #include "tests/engine/fixture.h"
 #include "tests/engine/small_model.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -128,7 +129,7 @@ class RopeModel : public ::testing::Test {
         return load_model(*file);
     }
     static Settings settings(std::initializer_list<std::pair<const char*, const char*>> values) {
-        Settings settings;
+        Settings settings = host_settings();
         settings.threads = 1;
         for (const auto& [name, value] : values) EXPECT_TRUE(settings.set(name, value)) << value;
         return settings;

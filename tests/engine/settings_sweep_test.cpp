@@ -11,6 +11,7 @@
 #include "granary/engine.h"
 #include "tests/engine/small_hybrid.h"
 #include "tests/engine/small_model.h"
+#include "tests/host_settings.h"
 
 namespace granary::test {
 namespace {
@@ -19,7 +20,7 @@ const std::string kMicro = GRANARY_TEST_DATA "/micro/micro-qwen3moe.gguf";
 const std::string kStarter = GRANARY_RESOURCES "/starter/starter-q4_k_m.gguf";
 
 Settings settings_of(std::initializer_list<std::pair<const char*, std::string>> values) {
-    Settings settings;
+    Settings settings = host_settings();
     for (const auto& [name, value] : values) {
         auto set = settings.set(name, value);
         EXPECT_TRUE(set) << set.error().message();

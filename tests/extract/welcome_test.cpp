@@ -70,6 +70,7 @@ TEST_P(WelcomeTest, EveryAnswerIsRightInEveryOrder) {
     const Welcome welcome = granary::welcome();
     ASSERT_EQ(welcome.questions.size(), 3u);
     EngineOptions options;
+    options.settings.device = "host";
     if (*GetParam() != '\0') {
         ASSERT_TRUE(options.settings.set("vram-budget", GetParam()));
         ASSERT_TRUE(options.settings.set("granule", "64KiB"));

@@ -42,6 +42,33 @@ class CudaDevice : public testing::Test {
     std::shared_ptr<Driver> driver;
 };
 
+TEST_F(CudaDevice, SaysWhichGpusABuildCanUse) {
+    const auto facts = list_devices(*driver);
+    ASSERT_TRUE(facts);
+    std::vector<DeviceFacts> gpus(4, facts->front());
+    gpus[0].capability = 61;
+    gpus[1].ordinal = 1, gpus[1].capability = 90;
+    gpus[2].ordinal = 2, gpus[2].capability = 86;
+    gpus[3].maps_memory = false;
+    const auto judged = judge(gpus, "", 80);
+    ASSERT_EQ(judged.size(), 4u);
+    EXPECT_EQ(judged[0].device.id, "");
+    EXPECT_EQ(judged[0].device.note, "compute capability 6.1; this build needs 8.0 or newer");
+    EXPECT_EQ(judged[1].device.id, "cuda:1");
+    EXPECT_EQ(judged[1].device.note, "");
+    EXPECT_EQ(judged[1].device.total_bytes, 512u << 20);
+    EXPECT_EQ(judged[1].bus_id, facts->front().bus_id);
+    EXPECT_EQ(judged[2].device.id, "cuda:2");
+    EXPECT_EQ(judged[2].device.note,
+              "whole models have been run on compute capability 9.0, not on its 8.6");
+    EXPECT_EQ(judged[3].device.note, "its driver cannot map memory piece by piece");
+    const std::string old = too_old(12020, 13000, "535.183.01");
+    for (const CudaGpu& gpu : judge(gpus, old, 80)) {
+        EXPECT_FALSE(gpu.device.usable());
+        EXPECT_EQ(gpu.device.note, old);
+    }
+}
+
 TEST_F(CudaDevice, SaysWhatItIs) {
     const auto device = open();
     EXPECT_EQ(device->info().id, "cuda:0");

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "gpu/unused_devices.h"
+#include "gpu/found_devices.h"
 #include "tests/gpu/device_tree.h"
 
 namespace granary::gpu {
@@ -28,7 +28,8 @@ TEST(Machine, SurvivesAnEmptyTree) {
     EXPECT_EQ(host::machine_memory(tree.root()).total_bytes, 0u);
     EXPECT_GE(host::usable_cores(tree.root()), 1u);
     EXPECT_EQ(host::cpu_name(tree.root()), "CPU");
-    EXPECT_TRUE(unused_devices_in(tree.root()).empty());
+    const auto devices = found_devices_in(tree.root(), tl::unexpected(std::string("none")));
+    EXPECT_EQ(devices.front().id, "host");
 }
 
 class MachineTree : public testing::Test {
@@ -91,7 +92,7 @@ TEST_F(MachineTree, CleansTheNameOfTheCpu) {
     EXPECT_EQ(host::cpu_name(tree.root()), "CPU");
 }
 
-class UnusedDevices : public testing::Test {
+class FoundDevices : public testing::Test {
   protected:
     void pci(const std::string& slot, const std::string& type, const std::string& vendor,
              const std::string& device) const {
@@ -102,16 +103,22 @@ class UnusedDevices : public testing::Test {
     }
     std::vector<std::pair<std::string, std::string>> found() const {
         std::vector<std::pair<std::string, std::string>> list;
-        for (const UnusedDevice& device : unused_devices_in(tree.root()))
-            list.emplace_back(device.name, device.reason);
+        for (const FoundDevice& device : found_devices_in(tree.root(), cuda)) {
+            EXPECT_FALSE(device.name.empty());
+            list.emplace_back(device.name, device.usable() ? device.id : device.note);
+        }
+        EXPECT_EQ(list.back().second, "host");
+        list.pop_back();
         return list;
     }
     DeviceTree tree;
+    tl::expected<std::vector<CudaGpu>, std::string> cuda =
+        tl::unexpected(std::string("NVIDIA's driver is not installed"));
 };
 
 using Names = std::vector<std::pair<std::string, std::string>>;
 
-TEST_F(UnusedDevices, NamesEachGpuAndNothingElse) {
+TEST_F(FoundDevices, NamesEachGpuAndNothingElse) {
     pci("0000:00:02.0", "0x030000", "8086", "46a6");
     pci("0000:01:00.0", "0x030000", "10de", "2504");
     pci("0000:01:00.1", "0x040300", "10de", "228e");  // its sound
@@ -123,14 +130,14 @@ TEST_F(UnusedDevices, NamesEachGpuAndNothingElse) {
     tree.write("/proc/driver/nvidia/gpus/0000:18:00.0/information",
                "Model: \t\t NVIDIA H200\nIRQ:   \t\t 1\n");
     EXPECT_EQ(found(), (Names{{"Intel device 8086:46a6", "this version computes on the CPU only"},
-                              {"NVIDIA device 10de:2504", "its CUDA kernels have not run whole models yet"},
+                              {"NVIDIA device 10de:2504", "NVIDIA's driver is not installed"},
                               {"AMD device 1002:73bf", "this version has no HIP kernels"},
-                              {"NVIDIA H200", "its CUDA kernels have not run whole models yet"},
+                              {"NVIDIA H200", "NVIDIA's driver is not installed"},
                               {"QEMU device 1234:1111", "it drives a display and cannot compute"},
                               {"PCI device abcd:0001", "this version computes on the CPU only"}}));
 }
 
-TEST_F(UnusedDevices, LooksNamesUpWhereTheSystemListsThem) {
+TEST_F(FoundDevices, LooksNamesUpWhereTheSystemListsThem) {
     pci("0000:01:00.0", "0x030000", "10de", "2504");
     pci("0000:03:00.0", "0x030000", "1002", "73bf");
     pci("0000:04:00.0", "0x030000", "8086", "ffff");
@@ -139,29 +146,49 @@ TEST_F(UnusedDevices, LooksNamesUpWhereTheSystemListsThem) {
                "10de  NVIDIA Corporation\n\t2504  GA106 [GeForce RTX 3060 Lite Hash Rate]\n"
                "8086  Intel Corporation\n\t46a6  Alder Lake\n");
     EXPECT_EQ(found(),
-              (Names{{"NVIDIA GeForce RTX 3060 Lite Hash Rate", "its CUDA kernels have not run whole models yet"},
+              (Names{{"NVIDIA GeForce RTX 3060 Lite Hash Rate", "NVIDIA's driver is not installed"},
                      {"AMD Navi 21", "this version has no HIP kernels"},
                      {"Intel device 8086:ffff", "this version computes on the CPU only"}}));
 }
 
-TEST_F(UnusedDevices, SeesGpusThatAreOnNoBus) {
+TEST_F(FoundDevices, SeesGpusThatAreOnNoBus) {
     tree.write("/proc/driver/nvidia/gpus/0000:41:00.0/information", "Model: NVIDIA A100\n");
     tree.write("/proc/driver/nvidia/gpus/0000:42:00.0/other", "");
     tree.write("/sys/class/drm/card0/device/uevent", "DRIVER=v3d\nOF_NAME=gpu\n");
     tree.write("/sys/class/drm/card1/device/uevent", "DRIVER=simple-framebuffer\n");
     tree.write("/sys/class/drm/card0-HDMI-A-1/status", "connected\n");
     tree.write("/sys/class/drm/renderD128/device/uevent", "DRIVER=v3d\n");
-    EXPECT_EQ(found(), (Names{{"NVIDIA A100", "its CUDA kernels have not run whole models yet"},
-                              {"NVIDIA GPU 0000:42:00.0", "its CUDA kernels have not run whole models yet"},
+    EXPECT_EQ(found(), (Names{{"NVIDIA A100", "NVIDIA's driver is not installed"},
+                              {"NVIDIA GPU 0000:42:00.0", "NVIDIA's driver is not installed"},
                               {"GPU v3d", "this version computes on the CPU only"}}));
 }
 
-TEST(ThisMachine, ListsItsGpus) {
-    for (const UnusedDevice& device : unused_devices()) {
-        std::printf("%s: %s\n", device.name.c_str(), device.reason.c_str());
+// What the driver shows is not named a second time, and what it can use comes first.
+TEST_F(FoundDevices, TheDriversGpusAreNamedOnce) {
+    pci("0000:00:02.0", "0x030000", "8086", "46a6");
+    pci("0000:01:00.0", "0x030000", "10de", "2504");
+    pci("0000:41:00.0", "0x030200", "10de", "2335");
+    pci("0000:42:00.0", "0x030200", "10de", "1b38");
+    tree.write("/proc/driver/nvidia/gpus/0000:41:00.0/information", "Model: NVIDIA H200\n");
+    cuda = std::vector<CudaGpu>{
+        {"0000:01:00.0", {{}, "NVIDIA GeForce RTX 3060", 12 << 20, "too small"}},
+        {"0000:41:00.0", {"cuda:1", "NVIDIA H200", 143 << 20, {}}}};
+    EXPECT_EQ(found(), (Names{{"NVIDIA H200", "cuda:1"},
+                              {"Intel device 8086:46a6", "this version computes on the CPU only"},
+                              {"NVIDIA GeForce RTX 3060", "too small"},
+                              {"NVIDIA device 10de:1b38", "NVIDIA's driver does not show it"}}));
+}
+
+TEST(ThisMachine, ListsItsDevices) {
+    const auto devices = found_devices();
+    for (const FoundDevice& device : devices) {
+        std::printf("%s: %s %s\n", device.name.c_str(), device.id.c_str(), device.note.c_str());
         EXPECT_FALSE(device.name.empty());
-        EXPECT_FALSE(device.reason.empty());
+        EXPECT_TRUE(device.usable() || !device.note.empty());
     }
+    ASSERT_FALSE(devices.empty());
+    EXPECT_EQ(devices.back().id, "host");
+    EXPECT_GT(devices.back().total_bytes, 0u);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "tests/host_settings.h"
 #include "tests/memory/book_device.h"
 #include "tests/memory/book_model.h"
 #include "tests/memory/pool.h"
@@ -66,7 +67,7 @@ inline void open_any(Case& it, Random& random) {
         layer = {size * random.between(1, 1000), size * random.between(1, 1000),
                  size * random.between(1, 2000)};
     it.content.resize(1);
-    Settings settings;
+    Settings settings = host_settings();
     const uint64_t granules[] = {4 << 10, 4 << 10, 12 << 10, 64 << 10};
     settings.granule = granules[random.below(4)];
     settings.max_context =
@@ -90,7 +91,7 @@ inline void open_real(Case& it, bool wild, uint64_t budget, uint64_t granule) {
         const double down = wild ? std::array{3.4375, 8.5}[n % 2] : std::array{4.5, 6.5625}[n % 2];
         shape.layers.push_back({bytes(gate), bytes(gate), bytes(down)});
     }
-    Settings settings;
+    Settings settings = host_settings();
     settings.granule = granule;
     settings.max_context = 65'536;
     settings.kv = gpu::KvFormat::k8v4;

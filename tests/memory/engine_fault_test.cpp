@@ -9,13 +9,14 @@
 #include "granary/engine.h"
 #include "tests/engine/small_hybrid.h"
 #include "tests/engine/small_model.h"
+#include "tests/host_settings.h"
 #include "tests/memory/watched_device.h"
 
 namespace granary::test {
 namespace {
 
 Settings settings_of(uint64_t budget, uint32_t context = 3072) {
-    Settings settings;
+    Settings settings = host_settings();
     settings.threads = 1;
     settings.max_context = context;
     settings.granule = 16 << 10;

@@ -4,6 +4,7 @@
 // is not there, what is out of use is shown and logged, and the manager goes on.
 #include <functional>
 
+#include "tests/host_settings.h"
 #include "tests/memory/cases.h"
 
 namespace granary::test {
@@ -20,7 +21,7 @@ struct Card {
         shape.state_bytes = 3000;
         shape.layers = {{900, 900, 1500}, {700, 700, 2900}, {900, 900, 1500}};
         it.content.resize(1);
-        Settings settings;
+        Settings settings = host_settings();
         settings.granule = 12 << 10;
         settings.max_context = kContext;
         settings.kv = gpu::KvFormat::k8v4;
@@ -409,7 +410,7 @@ TEST(Faults, ALoadThatFailsAnywhereSaysSo) {
             it.content.resize(1);
             BookModelShape shape;
             shape.layers = {{900, 900, 1500}};
-            Settings settings;
+            Settings settings = host_settings();
             settings.granule = 4 << 10;
             settings.max_context = 512;
             it.prepare(shape, settings, [](uint64_t least, uint64_t) { return least; });

@@ -138,6 +138,7 @@ Result<uint64_t> Player::budget(const std::string& value, Settings settings) con
 
 std::string Player::open(const Words& words) {
     EngineOptions options;
+    options.settings.device = "host";  // unless the script names another
     if (const std::string wrong = settings_from(words, 1, options.settings); !wrong.empty())
         return wrong;
     engine_.reset();

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpu/found_devices.h"
 #include "granary/device_profile.h"
 #include "granary/planner.h"
 #include "granary/settings.h"
@@ -175,6 +176,8 @@ struct EngineOptions {
     // Main memory for states of conversations to go back to, over all of them; the one that runs
     // keeps at least one. Models without recurrent state need none.
     uint64_t checkpoint_bytes = uint64_t{1} << 30;
+    // What the setting `device` chooses from; asked where it is not host.
+    std::function<std::vector<gpu::FoundDevice>()> find_devices = gpu::found_devices;
     // Puts something between the engine and each device that it opens: a recorder of its calls, or
     // one that lets them fail. Empty: nothing.
     std::function<std::unique_ptr<gpu::Device>(std::unique_ptr<gpu::Device>)> wrap_device = {};
@@ -250,8 +253,8 @@ class Engine {
     std::unique_ptr<Impl> impl_;
 };
 
-// A planner for a model that is not loaded: reads the file's header. For this machine's host, or
-// for the device of `profile`.
+// A planner for a model that is not loaded: reads the file's header. For the device that an engine
+// would take, or for that of `profile`.
 Result<Planner> make_planner(const std::string& path, const Settings& settings,
                              const DeviceProfile* profile = nullptr);
 

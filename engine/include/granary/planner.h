@@ -43,6 +43,7 @@ struct ModelFacts {
 };
 
 struct DeviceFacts {
+    bool host = true;  // the processor, whose face and granules follow the settings
     gpu::Face face = gpu::Face::unified;
     uint64_t granule_bytes = 0;  // on the host the settings decide, see Planner::plan
     uint64_t free_bytes = 0;     // of the host: main memory, of which a budget is a part
@@ -73,6 +74,7 @@ struct Speeds {
 
 struct Plan {
     Settings settings;          // as asked for
+    bool card = false;          // experts are cached in the device's own memory, not read in place
     uint32_t max_context = 0;   // as resolved
     uint32_t chunk = 0;         // tokens of a prompt chunk while K/V leaves room for it
     uint32_t chunk_at_max = 0;  // of the last chunk of a prompt that fills the context

@@ -45,7 +45,7 @@ struct Settings {
     std::optional<uint32_t> cpu_share;  // cpu-share: percent; none: auto
     bool deterministic = true;    // deterministic
     uint32_t threads = 0;         // threads: 0: the cores that this process may use
-    std::string device = "host";  // device
+    std::string device = "auto";  // device: auto, host, cuda:0
     uint64_t granule = 0;         // granule: bytes, card face only; 0: by rule
     bool operator==(const Settings&) const = default;
 

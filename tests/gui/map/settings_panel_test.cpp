@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include <QAction>
+#include <QCheckBox>
 #include <QComboBox>
 #include <QLabel>
 #include <QLineEdit>
@@ -34,7 +35,9 @@ const AutoCount kNever{AutoCount::Kind::never, 0};
 Result<Plan> smallPlan(const Settings& settings) {
     Plan plan;
     plan.settings = settings;
+    plan.card = settings.vram_budget > 0;
     plan.max_context = settings.max_context == 0 ? 4096 : settings.max_context;
+    plan.rope.original = 4096;
     plan.chunk = settings.prefill.kind == AutoCount::Kind::number ? settings.prefill.number : 512;
     plan.stream_min = settings.prefill_stream_min.kind == AutoCount::Kind::never ? UINT32_MAX
                       : settings.prefill_stream_min.kind == AutoCount::Kind::number
@@ -468,8 +471,60 @@ class SettingsPanelTest : public QObject {
         QCOMPARE(f.draft.edited().vram_budget, 40 * kMiB);  // the one from before
     }
 
+    void devicesAreChosenFromAListThatSaysWhyNot() {
+        Fixture f;
+        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
+        gpu::DeviceInfo used;
+        used.id = "host";
+        sheet.setDevices(used, {{"cuda:0", "NVIDIA H200", uint64_t{140} << 30, {}},
+                                {{}, "NVIDIA GeForce RTX 2060", 0, "driver 535 is too old"},
+                                {"host", "AMD EPYC, 2 threads", uint64_t{8} << 30, {}}});
+        auto* device = sheet.findChild<QComboBox*>(QStringLiteral("device"));
+        QCOMPARE(device->count(), 4);
+        QCOMPARE(device->currentData().toString(), QStringLiteral("auto"));
+        QCOMPARE(device->itemText(1), QStringLiteral("NVIDIA H200, 140 GiB"));
+        QVERIFY(device->itemText(2).contains(QStringLiteral("cannot be used")));
+        QVERIFY(!device->model()->flags(device->model()->index(2, 0)).testFlag(Qt::ItemIsEnabled));
+        bool reason = false;
+        for (const QLabel* label : sheet.findChildren<QLabel*>())
+            reason |= label->text().contains(QStringLiteral("driver 535 is too old"));
+        QVERIFY(reason);
+        // On another card all of it; what fits there nobody knows yet, and it may be applied.
+        QTest::keyClick(device, Qt::Key_Down);
+        QCOMPARE(f.draft.edited().device, std::string("cuda:0"));
+        QCOMPARE(f.draft.edited().vram_budget, uint64_t{0});
+        QCOMPARE(f.draft.state(), SettingsDraft::State::Edited);
+        QVERIFY(f.panel.line().contains(QStringLiteral("shows once this is applied")));
+        QVERIFY(sheet.findChild<QRadioButton*>(QStringLiteral("faceCard"))->isHidden());
+        QVERIFY(sheet.findChild<QLineEdit*>(QStringLiteral("vram-budget"))->isEnabled());
+        f.panel.undoAction()->trigger();
+        QCOMPARE(device->currentData().toString(), QStringLiteral("auto"));
+        QVERIFY(!sheet.findChild<QRadioButton*>(QStringLiteral("faceCard"))->isHidden());
+    }
+
+    void howAnswersAreMadeIsSetInTheSheet() {
+        Fixture f;
+        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
+        auto* same = sheet.findChild<QCheckBox*>(QStringLiteral("deterministic"));
+        QVERIFY(same->isChecked());
+        same->click();
+        QVERIFY(!f.draft.edited().deterministic);
+        auto* share = sheet.findChild<QLineEdit*>(QStringLiteral("cpu-share"));
+        Q_EMIT share->textEdited(QStringLiteral("40%"));
+        QCOMPARE(f.draft.edited().cpu_share, std::optional<uint32_t>(40));
+        auto* rope = sheet.findChild<QComboBox*>(QStringLiteral("rope-scaling"));
+        auto* factor = sheet.findChild<QLineEdit*>(QStringLiteral("rope-factor"));
+        QVERIFY(!factor->isEnabled());
+        for (int i = 0; i < rope->count(); ++i)
+            QVERIFY(f.draft.set(QStringLiteral("rope-scaling"), rope->itemData(i).toString()));
+        QVERIFY(factor->isEnabled());
+        f.draft.set(QStringLiteral("rope-scaling"), QStringLiteral("yarn"));
+        QCOMPARE(rope->currentData().toString(), QStringLiteral("yarn"));
+    }
+
     void aPlanInWordsIsEscaped() {
         Plan a, b;
+        a.card = b.card = true;
         a.budget_bytes = 40 * kMiB;
         b.budget_bytes = 80 * kMiB;
         const QString text = planText(a, b);

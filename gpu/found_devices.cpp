@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include "gpu/unused_devices.h"
+#include "gpu/found_devices.h"
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <optional>
+#include <set>
 #include <string_view>
 
+#include "gpu/device.h"
 #include "gpu/small_file.h"
 
 namespace granary::gpu {
@@ -21,12 +22,12 @@ struct Vendor {
     std::string_view name;
     std::string_view reason;
 };
-constexpr std::string_view kNoCuda = "its CUDA kernels have not run whole models yet";
 constexpr std::string_view kNoHip = "this version has no HIP kernels";
 constexpr std::string_view kCpuOnly = "this version computes on the CPU only";
 constexpr std::string_view kDisplayOnly = "it drives a display and cannot compute";
+// NVIDIA's are for the driver to judge.
 constexpr std::array kVendors{
-    Vendor{"10de", "NVIDIA", kNoCuda},
+    Vendor{"10de", "NVIDIA", {}},
     Vendor{"1002", "AMD", kNoHip},
     Vendor{"8086", "Intel", kCpuOnly},
     // Adapters of servers and of virtual machines.
@@ -91,7 +92,8 @@ std::string listed_name(const std::string& root, const std::string& vendor,
     return {};
 }
 
-UnusedDevice pci_device(const std::string& root, const std::string& slot) {
+FoundDevice pci_device(const std::string& root, const std::string& slot,
+                       const std::string& no_cuda) {
     const std::string folder = root + "/sys/bus/pci/devices/" + slot;
     const std::string vendor = hex_id(folder + "/vendor"), device = hex_id(folder + "/device");
     const auto* known = std::find_if(kVendors.begin(), kVendors.end(),
@@ -104,23 +106,37 @@ UnusedDevice pci_device(const std::string& root, const std::string& slot) {
     if (model.empty()) model = listed_name(root, vendor, device);
     if (model.empty()) model = "device " + vendor + ":" + device;
     if (!model.starts_with(maker)) model = maker + " " + model;
-    return {model, std::string(is_known ? known->reason : kCpuOnly)};
+    if (maker == "NVIDIA") return {{}, model, 0, no_cuda};
+    return {{}, model, 0, std::string(is_known ? known->reason : kCpuOnly)};
 }
 
 }  // namespace
 
-std::vector<UnusedDevice> unused_devices_in(const std::string& root) {
-    std::map<std::string, UnusedDevice> found;  // by slot, so that each is named once
+std::vector<FoundDevice> found_devices_in(
+    const std::string& root, const tl::expected<std::vector<CudaGpu>, std::string>& cuda) {
+    const std::string no_cuda = cuda ? "NVIDIA's driver does not show it" : cuda.error();
+    std::vector<FoundDevice> devices;           // that can be used
+    std::map<std::string, FoundDevice> unused;  // by slot, so that each is named once
+    std::set<std::string> named;                // slots of the driver's
+    for (const CudaGpu& gpu : cuda.value_or(std::vector<CudaGpu>())) {
+        named.insert(gpu.bus_id);
+        if (gpu.device.usable())
+            devices.push_back(gpu.device);
+        else
+            unused.emplace(gpu.bus_id, gpu.device);
+    }
     for (const std::string& slot : names_in(root + "/sys/bus/pci/devices"))
-        if (hex_id(root + "/sys/bus/pci/devices/" + slot + "/class").starts_with("03"))
-            found.emplace(slot, pci_device(root, slot));
+        if (!named.count(slot) &&
+            hex_id(root + "/sys/bus/pci/devices/" + slot + "/class").starts_with("03"))
+            unused.emplace(slot, pci_device(root, slot, no_cuda));
     // A container may be shown the driver's list and not the bus.
     const std::string nvidia = root + "/proc/driver/nvidia/gpus/";
     for (const std::string& slot : names_in(nvidia)) {
+        if (named.count(slot)) continue;
         const std::string model =
             value_of(read_small_file(nvidia + slot + "/information"), "Model:");
-        found.emplace(
-            slot, UnusedDevice{model.empty() ? "NVIDIA GPU " + slot : model, std::string(kNoCuda)});
+        unused.emplace(slot,
+                       FoundDevice{{}, model.empty() ? "NVIDIA GPU " + slot : model, 0, no_cuda});
     }
     // GPUs that sit on no bus: those of phones and small boards.
     for (const std::string& card : names_in(root + "/sys/class/drm")) {
@@ -130,15 +146,18 @@ std::vector<UnusedDevice> unused_devices_in(const std::string& root) {
         const std::string driver = value_of(read_small_file(folder + "/uevent"), "DRIVER=");
         const bool is_gpu =
             !driver.empty() && driver != "vkms" && driver.find("framebuffer") == std::string::npos;
-        if (is_gpu) found.emplace(card, UnusedDevice{"GPU " + driver, std::string(kCpuOnly)});
+        if (is_gpu)
+            unused.emplace(card, FoundDevice{{}, "GPU " + driver, 0, std::string(kCpuOnly)});
     }
-    std::vector<UnusedDevice> devices;
-    for (auto& [slot, device] : found) devices.push_back(std::move(device));
+    for (auto& [slot, device] : unused) devices.push_back(std::move(device));
+    const auto machine = host_device_info({});
+    devices.push_back(
+        {"host", machine ? machine->name : "CPU", machine ? machine->total_bytes : 0, {}});
     return devices;
 }
 
-std::vector<UnusedDevice> unused_devices() {
-    return unused_devices_in("");
+std::vector<FoundDevice> found_devices() {
+    return found_devices_in("", cuda_gpus());
 }
 
 }  // namespace granary::gpu
