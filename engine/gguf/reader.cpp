@@ -19,6 +19,7 @@ static_assert(std::endian::native == std::endian::little,
 constexpr uint64_t max_metadata = 1u << 16;
 constexpr uint64_t max_tensors = 1u << 20;
 constexpr uint64_t max_strings = 1u << 24;
+constexpr uint64_t max_truth_values = 1u << 24;  // of an array; each is looked at
 constexpr uint64_t max_key_bytes = 65535;
 constexpr uint64_t max_alignment = 1u << 30;
 
@@ -276,6 +277,10 @@ bool Reader::array(Array& out) {
     out.data_ = file_.data() + at_;
     at_ += count * layout.bytes;
     if (layout.kind != Array::Kind::boolean) return true;
+    if (count > max_truth_values)
+        return bad(ErrorKind::unsupported, "an array holds too many truth values",
+                   "number of elements", at_ - count - 8,
+                   std::to_string(count) + ", at most " + std::to_string(max_truth_values));
     for (size_t i = 0; i < out.size_; ++i) {
         if (out.unsigned_at(i) <= 1) continue;
         return invalid("a truth value must be 0 or 1", "element", at_ - count + i,

@@ -111,6 +111,10 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
     addField(form, QStringLiteral("cpu-share"), tr("Experts left to the CPU"),
              tr("auto, or a share of those that are not on the card: 40%"));
 
+    // One column of labels through all sections.
+    int widest = 0;
+    for (const QLabel* caption : m_captions) widest = std::max(widest, caption->sizeHint().width());
+    for (QLabel* caption : m_captions) caption->setMinimumWidth(widest);
     m_line->setWordWrap(true);
     m_line->setFont(metrics::small(font()));
     m_line->setMinimumHeight(3 * QFontMetrics(m_line->font()).lineSpacing());
@@ -181,6 +185,7 @@ QComboBox* SettingsSheet::addChoice(QFormLayout* form, const QString& name, cons
     for (const auto& [value, words] : choices) choice->addItem(words, QString::fromLatin1(value));
     auto* caption = new QLabel(label, this);
     caption->setBuddy(choice);
+    m_captions.push_back(caption);
     form->addRow(caption, choice);
     return choice;
 }
@@ -207,6 +212,7 @@ void SettingsSheet::addField(QFormLayout* form, const QString& name, const QStri
     field.error->setProperty("tone", QStringLiteral("muted"));
     auto* caption = new QLabel(label, this);
     caption->setBuddy(field.edit);
+    m_captions.push_back(caption);
     auto* box = new QVBoxLayout;
     box->setSpacing(2);
     box->addWidget(field.edit);

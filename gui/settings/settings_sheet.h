@@ -64,6 +64,7 @@ class SettingsSheet : public QDialog {
     QCheckBox* m_deterministic;
     QLabel* m_line;
     std::vector<Field> m_fields;
+    std::vector<QLabel*> m_captions;
     QString m_lastBudget;
 };
 

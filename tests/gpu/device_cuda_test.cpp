@@ -10,6 +10,7 @@
 
 #include "gpu/cuda/device.h"
 #include "gpu/cuda/device_code.h"
+#include "gpu/cuda/kernels.h"
 #include "gpu/cuda/module.h"
 #include "gpu/cuda/requirements.h"
 #include "tests/gpu/device_tree.h"
@@ -41,6 +42,24 @@ class CudaDevice : public testing::Test {
 
     std::shared_ptr<Driver> driver;
 };
+
+// A model that is beyond the kernels' tables is refused with both numbers, not started.
+TEST_F(CudaDevice, KernelsSayWhatIsBeyondThem) {
+    const auto device = open();
+    const CudaKernels kernels(*device);
+    AttentionShape attention;
+    attention.head_dim = 128;
+    attention.rope = rope_table(128, 1e6);
+    EXPECT_EQ(kernels.beyond(attention, {512, 64}), "");
+    EXPECT_EQ(kernels.beyond(attention, {513, 8}), "513 experts in a layer, 512 are the most");
+    EXPECT_EQ(kernels.beyond(attention, {128, 65}), "65 experts for a token, 64 are the most");
+    attention.head_dim = 584;
+    EXPECT_EQ(kernels.beyond(attention, {128, 8}), "584 values in a head, 576 are the most");
+    attention.head_dim = 576;
+    attention.rope = rope_table(576, 1e6);
+    EXPECT_EQ(kernels.beyond(attention, {128, 8}),
+              "576 rotating values in a head, 512 are the most");
+}
 
 TEST_F(CudaDevice, SaysWhichGpusABuildCanUse) {
     const auto facts = list_devices(*driver);
