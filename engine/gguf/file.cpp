@@ -165,6 +165,12 @@ std::vector<std::span<const std::byte>> File::mappings() const {
     return parts;
 }
 
+Result<void> File::still_whole() const {
+    for (const Mapping& file : impl_->mapped)
+        if (auto whole = file.still_whole(); !whole) return whole;
+    return {};
+}
+
 uint64_t File::total_bytes() const {
     uint64_t bytes = 0;
     for (const Mapping& file : impl_->mapped) bytes += file.size();

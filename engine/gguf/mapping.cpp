@@ -55,14 +55,28 @@ Result<Mapping> Mapping::open(const std::string& path) {
     const auto size = static_cast<uint64_t>(status.st_size);
     void* const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number, 0);
     if (data == MAP_FAILED) return io_error("the model file cannot be mapped", path, errno);
-    return Mapping(path, static_cast<const std::byte*>(data), size);
+    return Mapping(path, static_cast<const std::byte*>(data), size, status.st_dev, status.st_ino);
 }
 
-Mapping::Mapping(std::string path, const std::byte* data, uint64_t size)
-    : path_(std::move(path)), data_(data), size_(size) {}
+Mapping::Mapping(std::string path, const std::byte* data, uint64_t size, uint64_t device,
+                 uint64_t number)
+    : path_(std::move(path)), device_(device), number_(number), data_(data), size_(size) {}
+
+Result<void> Mapping::still_whole() const {
+    struct stat status = {};
+    const bool same =
+        ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == number_;
+    if (!same || static_cast<uint64_t>(status.st_size) >= size_) return {};
+    return fail(ErrorKind::invalid_file, "the model file was cut short while it was in use",
+                quoted(path_) + " had " + std::to_string(size_) + " bytes and has " +
+                    std::to_string(status.st_size),
+                "Download or copy it again, then reload the model");
+}
 
 Mapping::Mapping(Mapping&& other) noexcept
     : path_(std::move(other.path_)),
+      device_(other.device_),
+      number_(other.number_),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)) {}
 

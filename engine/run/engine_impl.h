@@ -72,6 +72,9 @@ struct Engine::Impl {
         if (lost)
             return fail(ErrorKind::device_lost, "the engine has stopped working", lost->message(),
                         kReload);
+        // Found here it costs one request; a read behind the file's end would end the process.
+        if (auto whole = file ? file->still_whole() : Result<void>(); !whole)
+            return tl::unexpected(whole.error());
         bool thrown = false;
         auto result = guarded(f, &thrown);
         // A device can be lost where no error tells, or another one follows from it.

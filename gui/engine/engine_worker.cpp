@@ -75,6 +75,12 @@ void EngineWorker::open(const QString& path, const Settings& settings, const Sto
     EngineOptions options;
     options.settings = settings;
     options.nice = kNice;
+    options.log = [](LogLevel level, std::string_view line) {
+        const auto severity = level == LogLevel::error     ? spdlog::level::err
+                              : level == LogLevel::warning ? spdlog::level::warn
+                                                           : spdlog::level::info;
+        spdlog::log(severity, "{}", line);
+    };
     options.progress.stop = stop.get();
     options.progress.on_bytes = [this](uint64_t done, uint64_t total) {
         if (done < total && m_progressClock.elapsed() < kProgressEveryMs) return;

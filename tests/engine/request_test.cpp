@@ -3,6 +3,9 @@
 // over as many conversations as there may be. What comes after is as if nothing had happened.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "granary/engine.h"
 #include "tests/engine/small_hybrid.h"
 #include "tests/engine/small_model.h"
@@ -362,6 +365,37 @@ TEST_F(Requests, NumbersAndSpeedsDisturbNoConversation) {
         EXPECT_FALSE(bench(0, 1024));
         EXPECT_EQ(*say(request), expected);
     }
+}
+
+// Reading behind the end of a mapped file would end the process: it is noticed before.
+TEST_F(Requests, AModelFileThatIsCutShortEndsInAnError) {
+    const auto said = say(raw("Once"));
+    ASSERT_TRUE(said);
+    std::string bytes;
+    {
+        std::ifstream file(path_, std::ios::binary);
+        bytes.assign(std::istreambuf_iterator<char>(file), {});
+    }
+    std::filesystem::resize_file(path_, bytes.size() / 2);
+    const auto cut = say(raw("Once upon"));
+    ASSERT_FALSE(cut);
+    EXPECT_EQ(cut.error().kind, ErrorKind::invalid_file);
+    EXPECT_NE(cut.error().message().find("cut short while it was in use"), std::string::npos);
+    EXPECT_NE(cut.error().message().find(std::to_string(bytes.size() / 2)), std::string::npos);
+    Settings longer = engine_->plan().settings;
+    longer.max_context = 2048;
+    EXPECT_FALSE(engine_->apply(longer));
+    // The engine goes on once the file is whole again, or where another one takes its name.
+    {
+        std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+        file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    }
+    const auto again = say(raw("Once"));
+    ASSERT_TRUE(again) << again.error().message();
+    EXPECT_EQ(*again, *said);
+    std::filesystem::remove(path_);
+    write_file(path_, "short");
+    EXPECT_TRUE(say(raw("Once")));
 }
 
 TEST_F(Requests, RefusesSamplingThatMakesNoSense) {

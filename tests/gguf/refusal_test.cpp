@@ -50,6 +50,15 @@ TEST_F(Refusal, Versions) {
     }
 }
 
+// Each is looked at.
+TEST_F(Refusal, TooManyTruthValues) {
+    const uint64_t most = 1u << 24;
+    GgufBuilder builder = small_sound_file();
+    const std::string count = raw(7u) + raw(most + 1);
+    builder.put_raw("l.bool", 9, count + std::string(most + 1, '\1'));
+    unsupported(builder.bytes(), {"too many truth values", "l.bool", "16777217, at most 16777216"});
+}
+
 TEST_F(Refusal, BigEndian) {
     for (const uint32_t version : {0x02000000u, 0x03000000u}) {
         GgufBuilder builder = small_sound_file();
