@@ -10,8 +10,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <string>
 
 #include "gpu/kv_format.h"
@@ -125,6 +127,10 @@ struct ExpertCacheView {
 class Kernels {
   public:
     virtual ~Kernels() = default;
+
+    // Asked now and then by what takes long, on the calling thread. Once it says false, attention of
+    // a prompt leaves out the rest: its results are wrong then, and nobody may use them.
+    void set_wanted(std::function<bool()> wanted) { wanted_ = std::move(wanted); }
 
     // What of a model these kernels have no room for, with both numbers, for people; empty:
     // nothing. No operation may be asked for anything that is beyond them.
@@ -283,6 +289,12 @@ class Kernels {
     // best[i] = index of the largest of logits[i, :], the lowest among equals.
     virtual void argmax(const float* logits /*[n, vocab]*/, uint32_t n, uint32_t vocab,
                         int32_t* best /*[n]*/) = 0;
+
+  protected:
+    bool wanted() const { return !wanted_ || wanted_(); }
+
+  private:
+    std::function<bool()> wanted_;
 };
 
 }  // namespace granary::gpu

@@ -2,6 +2,7 @@
 // The prompt loop: a chunk of tokens passes through all layers together, in the loan's buffers.
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "engine/run/clock.h"
 #include "engine/run/pass.h"
@@ -230,12 +231,23 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
     run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
     kernels.embed(model.embedding, at.tokens, rows, at.x);
     QueueAhead ahead(run.device);
+    bool wanted = true;
+    uint32_t layers_done = 0;
+    kernels.set_wanted([&] { return wanted = wanted && callback(layers_done); });
+    const auto forget = std::unique_ptr<gpu::Kernels, void (*)(gpu::Kernels*)>(
+        &kernels, [](gpu::Kernels* k) { k->set_wanted({}); });
+    const auto stop = [&]() -> Result<ChunkDone> {
+        (void)run.device.synchronize(gpu::StreamId::copy);
+        (void)run.device.synchronize(gpu::StreamId::compute);
+        return fail(ErrorKind::cancelled, "reading was stopped");
+    };
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
 
         kernels.rms_norm(at.x, mixer_norm(model, n), model.norm_eps, at.norm);
         mix(run, n, at, {nullptr, kv_base, place.first_cell, place.checkpoints});
+        if (!wanted) return stop();  // x is no number that may be routed by
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
         kernels.route(moe.routing, moe.router, at.norm.values, at.routes);
@@ -251,11 +263,8 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
         }
 
         if (auto r = ahead.layer_queued(); !r) return tl::unexpected(r.error());
-        if (!callback(n + 1)) {
-            (void)run.device.synchronize(gpu::StreamId::copy);
-            (void)run.device.synchronize(gpu::StreamId::compute);
-            return fail(ErrorKind::cancelled, "reading was stopped");
-        }
+        layers_done = n + 1;
+        if (!callback(layers_done)) return stop();
     }
     if (run.phases) run.phases->collect();
     if (auto r = run.device.synchronize(gpu::StreamId::compute); !r)

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "gpu/cuda/attention_decode.h"
 #include "gpu/cuda/attention_prompt.h"
@@ -238,6 +239,7 @@ void CudaKernels::attention_prompt(const AttentionShape& shape, const float* q, 
             job.n = std::min(tokens, out.rows - first);
             job.first_cell = first_cell + first;
             if (begin >= job.first_cell + job.n) continue;  // behind all that these tokens see
+            if (cut + first > 0 && !keep_pace()) return;
             job.q = q + first * row_values;
             job.running = {running + size_t{first} * shape.heads, out.values + first * row_values};
             const Size3 grid{query_tiles(job.n, shape.heads / shape.kv_heads, launch.rows),
@@ -256,6 +258,14 @@ void CudaKernels::attention_prompt(const AttentionShape& shape, const float* q, 
         queue(at.finish, {out.rows * shape.heads, 1, 1}, {kFinishThreads, 1, 1}, 0,
               AttentionFinish{out.values, out.codes, code_bytes(shape.heads * dim), shape.heads,
                               dim, kv.v.rotated()});
+}
+
+// Between launches of a long operation: the stream is two of them ahead at most, so that Stop is
+// noticed soon. False: nobody wants the rest.
+bool CudaKernels::keep_pace() {
+    device_.wait_here(pace_[0]);
+    pace_[0] = std::exchange(pace_[1], device_.record(StreamId::compute));
+    return wanted();
 }
 
 // The tensor copy engine's description of K or V up to cell `end`.

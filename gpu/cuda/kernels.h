@@ -203,6 +203,7 @@ class CudaKernels : public Kernels {
     // What they need of the scratch places.
     static size_t attention_decode_scratch(const AttentionShape& shape, uint32_t max_cells);
     static PromptBytes attention_prompt_scratch(const AttentionShape& shape);
+    bool keep_pace();
     TensorMap cells_map(const AttentionShape& shape, const KvView& kv, const KvPart& part,
                         uint32_t box_cells, uint32_t end);
     // matmul.cpp, experts.cpp
@@ -249,6 +250,7 @@ class CudaKernels : public Kernels {
     DeltaNetKernels delta_net_;
     std::map<std::string, std::unique_ptr<Module>, std::less<>> modules_;
     MatmulFunctions matmuls_{};
+    gpu::Event pace_[2];            // behind the last launches of a long operation
     uint32_t* counters_ = nullptr;  // kCounterBytes in front of scratch_
     Scratch scratch_;               // decode and whatever has at most kDecodeRows rows
     Scratch prompt_scratch_;        // more rows

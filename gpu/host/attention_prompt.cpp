@@ -14,6 +14,7 @@
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "gpu/host/attention.h"
@@ -156,9 +157,11 @@ void HostKernels::attention_prompt(const AttentionShape& shape, const float* q, 
     const size_t tasks = size_t{blocks} * shape.kv_heads * head_parts;
 
     require_scratch(dim, 0);
+    std::atomic<bool> stopped = false;
     pool_.run([&](unsigned worker) {
         const PromptBlock block = prompt_block(scratch_of(worker, dim), dim);
-        for (size_t task; (task = pool_.next()) < tasks;) {
+        for (size_t task; !stopped && (task = pool_.next()) < tasks;) {
+            if (worker == 0 && !wanted()) stopped = true;  // the caller's thread
             const auto token_block =
                 blocks - 1 - static_cast<uint32_t>(task / (shape.kv_heads * head_parts));
             const auto rest = static_cast<uint32_t>(task % (shape.kv_heads * head_parts));

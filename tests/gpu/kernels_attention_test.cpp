@@ -292,6 +292,27 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{2, 1, 192, KvFormat::q4}, Case{2, 1, 256, KvFormat::int8},
                     Case{2, 1, 256, KvFormat::k8v4}, Case{2, 1, 256, KvFormat::q4}));
 
+// A prompt whose reading is stopped waits for no layer's attention.
+TEST(AttentionPrompt, LeavesOutWhatNobodyWants) {
+    Random random(4);
+    const Tokens tokens(shape_of(2, 1, 16), 4000, random);
+    Cells cells(tokens.shape, KvFormat::f16, tokens.count);
+    (void)attend(tokens, cells, tokens.count, tokens.count, 2);
+    ThreadPool pool(1);
+    HostKernels kernels(pool);
+    const auto scratch = hand_scratch(kernels, tokens.shape, tokens.count);
+    const auto left_out = [&](int wanted_for) {
+        std::vector<float> out(tokens.q.size(), NAN);
+        int asked = 0;
+        kernels.set_wanted([&] { return asked++ < wanted_for; });
+        kernels.attention_prompt(tokens.shape, tokens.q.data(), 0, cells.view,
+                                 {out.data(), nullptr, tokens.count, 32});
+        return std::count_if(out.begin(), out.end(), [](float x) { return std::isnan(x); });
+    };
+    EXPECT_EQ(left_out(1 << 20), 0);
+    EXPECT_GT(left_out(3), 3900 * 32);
+}
+
 // Every vector target that this machine has, the portable one too.
 TEST(AttentionTargets, AllMatchDoublePrecision) {
     Random random(4);
