@@ -210,6 +210,8 @@ void CudaKernels::attention_prompt(const AttentionShape& shape, const float* q, 
                                                                     widened_bytes(shape) / bytes)),
                              1u, cuts);
     }
+    // The kernel leaves codes itself where nothing is left to be done to its values.
+    const bool finished = fast && at_once == 1 && !kv.v.rotated();
     for (uint32_t cut = 0; cut < cuts; cut += at_once) {
         const uint32_t begin = cut * kAttentionCut;
         job.first_cut = cut;
@@ -242,6 +244,8 @@ void CudaKernels::attention_prompt(const AttentionShape& shape, const float* q, 
             if (cut + first > 0 && !keep_pace()) return;
             job.q = q + first * row_values;
             job.running = {running + size_t{first} * shape.heads, out.values + first * row_values};
+            job.code_row = code_bytes(shape.heads * dim);
+            job.codes = finished ? out.codes + first * job.code_row : nullptr;
             const Size3 grid{query_tiles(job.n, shape.heads / shape.kv_heads, launch.rows),
                              shape.kv_heads, job.cuts};
             if (wgmma)
@@ -254,7 +258,7 @@ void CudaKernels::attention_prompt(const AttentionShape& shape, const float* q, 
         if (at_once > 1)
             queue(at.fold, {(out.rows * shape.heads + 7) / 8, 1, 1}, {256, 1, 1}, 0, job);
     }
-    if (kv.v.rotated() || out.codes)
+    if (kv.v.rotated() || (out.codes && !finished))
         queue(at.finish, {out.rows * shape.heads, 1, 1}, {kFinishThreads, 1, 1}, 0,
               AttentionFinish{out.values, out.codes, code_bytes(shape.heads * dim), shape.heads,
                               dim, kv.v.rotated()});

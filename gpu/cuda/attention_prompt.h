@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "gpu/cuda/tensor_map.h"
 #include "gpu/kernels.h"
 
 namespace granary::gpu::cuda {
@@ -39,6 +40,10 @@ struct AttentionPrompt {
     // Running: started by cut 0; the last cut leaves the result, divided, in values.
     AttentionSums running;
     AttentionSums cut;  // [cuts] of them, one after the other; null with one cut: folded at once
+    // Where not null, the last cut also leaves the result as ordered rows of code_row bytes
+    // [n]; not in the plain kernel, nor with `cut`.
+    std::byte* codes;
+    size_t code_row;
 };
 
 // A block has `rows` query rows of one K/V head, a row for each token and query head of its group,
@@ -47,12 +52,9 @@ constexpr uint32_t query_tiles(uint32_t n, uint32_t group, uint32_t rows) {
     return (n * group + rows - 1) / rows;
 }
 
-// K or V of one layer of one conversation as the tensor copy engine sees it: the driver's
-// description of [steps][1024 cells][kv_heads][dim] f16 with boxes of 64 dims x `cells` cells,
-// rows of 128 bytes swizzled.
-struct alignas(64) TensorMap {
-    uint64_t opaque[16];
-};
+// wgmma kernels read K and V of one layer of one conversation through tensor maps of
+// [steps][1024 cells][kv_heads][dim] f16 with boxes of 64 dims x `cells` cells, rows of 128 bytes
+// swizzled.
 
 // How they are launched: query rows of a block, its threads, bytes of dynamic shared memory, cells
 // of a tile (a box of the tensor maps).

@@ -5,22 +5,42 @@
 
 namespace granary::gpu::cuda {
 
-// A warp an expert counts its routes among `routes` of them. Grid: experts / 8.
+// A block counts the routes of eight experts among `routes` of them, kNoteRoutes a thread in
+// flight. Grid: experts / 8. Bytes: the routes once a block, from the L2 cache.
 extern "C" __global__ void __launch_bounds__(256)
     expert_note(const __grid_constant__ ExpertCacheView cache, const int32_t* route_expert,
                 uint32_t routes, float decay, uint32_t tick) {
-    const uint32_t expert = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (expert >= cache.experts) return;
-    uint32_t picks = 0;
-#pragma unroll 16
-    for (uint32_t r = lane; r < routes; r += 32)
-        picks += route_expert[r] == static_cast<int32_t>(expert);
+    constexpr uint32_t kNoteRoutes = 16;
+    __shared__ uint32_t total[8];
+    const uint32_t first_expert = blockIdx.x * 8, lane = threadIdx.x % 32;
+    if (threadIdx.x < 8) total[threadIdx.x] = 0;
+    __syncthreads();
+    uint32_t picks[8] = {};
+    for (uint32_t first = threadIdx.x; first < routes; first += 256 * kNoteRoutes) {
+        uint32_t place[kNoteRoutes];
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
-        picks += __shfl_xor_sync(~0u, picks, distance);
-    if (lane != 0) return;
-    cache.heat[expert] = warmed(cache.heat[expert], decay, static_cast<int32_t>(picks));
-    if (picks > 0) cache.last_use[expert] = tick;
+        for (uint32_t i = 0; i < kNoteRoutes; ++i) {
+            const uint32_t r = first + 256 * i;
+            place[i] = r < routes ? static_cast<uint32_t>(route_expert[r]) - first_expert : 8;
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kNoteRoutes; ++i)
+#pragma unroll
+            for (uint32_t e = 0; e < 8; ++e) picks[e] += place[i] == e;
+    }
+#pragma unroll
+    for (uint32_t e = 0; e < 8; ++e) {
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2)
+            picks[e] += __shfl_xor_sync(~0u, picks[e], distance);
+        if (lane == e) atomicAdd(&total[e], picks[e]);  // of whole numbers: in any order
+    }
+    __syncthreads();
+    const uint32_t expert = first_expert + threadIdx.x;
+    if (threadIdx.x >= 8 || expert >= cache.experts) return;
+    const uint32_t all = total[threadIdx.x];
+    cache.heat[expert] = warmed(cache.heat[expert], decay, static_cast<int32_t>(all));
+    if (all > 0) cache.last_use[expert] = tick;
 }
 
 // One block. Dynamic shared memory: 8 bytes a slot.

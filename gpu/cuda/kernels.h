@@ -114,7 +114,9 @@ class CudaKernels : public Kernels {
         } fast, any;
         uint32_t shared_per_processor, shared_per_block;  // bytes that those may use
         Function prompt[kPromptTypes], prompt_gate_up[kPromptTypes];
+        Function widen;
         // Compute capability 9.0a, else null.
+        Function dense_wgmma;
         struct {
             Function gate_up, down_f32, down_f16;
         } wgmma_q4_k, wgmma_q6_k;
@@ -215,6 +217,8 @@ class CudaKernels : public Kernels {
     };
     MatvecPlan matvec_plan(uint32_t cols, uint32_t groups, uint32_t chunk_bytes) const;
     void matmul_prompt(const Matmul& job, const Activations& in);
+    void matmul_dense(std::span<const Matmul> jobs, const Activations& in);
+    TensorMap rows_map(const Activations& in);
     void matmul_plain(const Matmul& job, const Activations& in);
     void experts_decode(const ExpertShape& shape, const ExpertEntry* entries,
                         std::span<const int32_t> list, const Routes& routes, const Activations& x,

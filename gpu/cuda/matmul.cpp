@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "gpu/cuda/matmul_dense.h"
 #include "gpu/cuda/matmul_types.h"
 
 namespace granary::gpu::cuda {
@@ -19,6 +20,9 @@ Result<void> CudaKernels::load_matmuls() {
     if (auto r = find("expert_tiles",
                       {{"expert_tiles", &to.expert_tiles}, {"dense_tiles", &to.dense_tiles}});
         !r)
+        return r;
+    if (auto r = find("matmul_widen", {{"matmul_widen", &to.widen}}); !r) return r;
+    if (auto r = find_optional("matmul_dense_wgmma", {{"matmul_dense_wgmma", &to.dense_wgmma}}); !r)
         return r;
     if (auto r = find_optional("expert_matmul_wgmma",
                                {{"expert_gate_up_wgmma_q4_k", &to.wgmma_q4_k.gate_up},
@@ -55,6 +59,7 @@ Result<void> CudaKernels::load_matmuls() {
         std::min(kMatvecShared, std::max(attribute(kSharedPerBlock), 48u << 10) - kOwn);
     for (const Function function : {to.fast.matvec, to.fast.gate_up, to.fast.down})
         if (auto r = allow(function, to.shared_per_block); !r) return r;
+    if (auto r = allow(to.dense_wgmma, kDenseShared); !r) return r;
     for (const auto& [kernels, bytes] : {std::pair{&to.wgmma_q4_k, kExpertWgmma.shared_q4_k},
                                          std::pair{&to.wgmma_q6_k, kExpertWgmma.shared_q6_k}})
         for (const Function function : {kernels->gate_up, kernels->down_f32, kernels->down_f16})
@@ -111,6 +116,7 @@ CudaKernels::TileScratch CudaKernels::tile_scratch(uint32_t experts, uint32_t us
 void CudaKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {
     if (in.codes && in.cols % 32 == 0) {
         if (in.decode) return matmul_decode(jobs, in);
+        if (matmuls_.dense_wgmma) return matmul_dense(jobs, in);
         for (const Matmul& job : jobs) matmul_prompt(job, in);
     } else {
         for (const Matmul& job : jobs) matmul_plain(job, in);
@@ -174,21 +180,67 @@ CudaKernels::MatvecPlan CudaKernels::matvec_plan(uint32_t cols, uint32_t groups,
     return {divided(groups, at_once(stages)), stages, stages * stage};
 }
 
+// Work: 2 rows cols operations an activation row. Bytes: the weights as they are once, 2 a weight
+// written, then from L2 once for 128 rows; the results. As many weights at a time as the scratch
+// holds widened, all jobs in one launch if they fit.
+void CudaKernels::matmul_dense(std::span<const Matmul> jobs, const Activations& in) {
+    DenseMatmul launch{};
+    launch.rows = in.rows;
+    launch.cols = in.cols;
+    const size_t tile_bytes = size_t{launch.steps()} * kDenseStepBytes;
+    launch.wide = prompt_scratch_.require(tile_bytes);
+    const auto most = static_cast<uint32_t>(prompt_scratch_.bytes / tile_bytes);
+    const TensorMap rows = rows_map(in);
+    const auto queue_tiles = [&] {
+        if (launch.jobs == 0) return;
+        queue(matmuls_.widen,
+              {divided(in.cols, 256), launch.tiles * (kDenseFeatures / kDenseWidenRows), 1},
+              {kDenseWidenThreads, 1, 1}, 0, launch);
+        const uint32_t tiles = divided(in.rows, kDenseRows) * launch.tiles;
+        queue(matmuls_.dense_wgmma,
+              {std::min(tiles, static_cast<uint32_t>(device_.facts().processors)), 1, 1},
+              {kDenseThreads, 1, 1}, kDenseShared, launch, rows);
+        launch.jobs = launch.tiles = 0;
+    };
+    for (const Matmul& job : jobs) {
+        const Weight& weight = job.weight;
+        const size_t bytes = row_bytes(weight.type, weight.cols);
+        for (uint32_t feature = 0; feature < weight.rows;) {
+            if (launch.jobs == kDenseJobs || launch.tiles == most) queue_tiles();
+            const uint32_t left = weight.rows - feature;
+            const uint32_t tiles = std::min(divided(left, kDenseFeatures), most - launch.tiles);
+            const uint32_t take = std::min(left, tiles * kDenseFeatures);
+            launch.job[launch.jobs++] = {weight.data + feature * bytes,
+                                         job.out + feature,
+                                         bytes,
+                                         weight.rows,
+                                         take,
+                                         launch.tiles,
+                                         weight.type,
+                                         job.add};
+            launch.tiles += tiles;
+            feature += take;
+        }
+    }
+    queue_tiles();
+}
+
+// The tensor copy engine's description of activations.
+TensorMap CudaKernels::rows_map(const Activations& in) {
+    TensorMap map{};
+    const uint64_t sizes[] = {in.cols, in.rows}, strides[] = {code_bytes(in.cols)};
+    const uint32_t box[] = {kDenseCols, kDenseRows}, steps[] = {1, 1};
+    constexpr int kFloat16 = 6, kSwizzle128 = 3, kPromote256 = 3;
+    const Driver& driver = device_.context().driver();
+    device_.note(driver.tensor_map_encode(&map, kFloat16, 2, in.codes, sizes, strides, box, steps,
+                                          0, kSwizzle128, kPromote256, 0),
+                 driver.tensor_map_encode.name());
+    return map;
+}
+
 // Work: 2 rows cols operations an activation row. Bytes: the weights once for 128 rows, from L2.
 void CudaKernels::matmul_prompt(const Matmul& job, const Activations& in) {
     const Weight& weight = job.weight;
-    if (const WgmmaKernel kernel =
-            wgmma_kernel(weight.type, Product::down_f32, weight.cols, weight.rows);
-        kernel.function) {
-        const TileScratch at = tile_scratch(1, 1, in.rows);
-        queue(matmuls_.dense_tiles, {divided(in.rows, 256), 1, 1}, {256, 1, 1}, 0, in.rows,
-              weight.data, at.tiles, at.count, at.entry, at.order);
-        const ExpertMatmul launch{at.tiles,    at.count,    at.entry, at.order, 1,
-                                  weight.cols, weight.rows, in.codes, job.out,  job.add};
-        queue(kernel.function, {wgmma_blocks(), 1, 1}, {kExpertWgmma.threads, 1, 1}, kernel.bytes,
-              launch);
-        return;
-    }
     const uint32_t number = fast_type(weight.type);
     const uint32_t tiles = divided(in.rows, kTileRows) * divided(weight.rows, 128);
     const size_t bytes = row_bytes(weight.type, weight.cols);

@@ -135,9 +135,14 @@ struct QueryTile {
                 folded.newer *= divide;
             }
         }
-        __syncwarp(0xfu << threadIdx.x % 32 / 4 * 4);  // all four threads of the row have read it
+        const uint32_t mask = 0xfu << threadIdx.x % 32 / 4 * 4;  // the four threads of the row
+        __syncwarp(mask);                                        // all have read it
         if (t == 0) to.rows[at] = folded.row;
         float* values = to.values + at * kDim + t * 2;
+        std::byte* codes = nullptr;
+        if (last && job.codes)
+            codes = job.codes + at / job.heads * job.code_row + at % job.heads * kDim * 2 + t * 16;
+        uint32_t word[4];
 #pragma unroll
         for (uint32_t i = 0; i < kDim / 8; ++i) {
             float2 value = pair(i);
@@ -150,6 +155,14 @@ struct QueryTile {
                 value.y = fmaf(older.y, folded.older, value.y);
             }
             *place = value;
+            if (!codes) continue;
+            // Columns 4s + h and 4s + h + 2 of an octet are neighbours in the row; t = 2s + h keeps
+            // such a pair of each of four octets, 16 bytes (ordered_rows.h).
+            const float other = __shfl_xor_sync(mask, t % 2 ? value.x : value.y, 1);
+            word[i % 4] = t % 2 ? pack_half2(other, value.y) : pack_half2(value.x, other);
+            if (i % 4 == 3)
+                *reinterpret_cast<uint4*>(codes + i / 4 * 64) =
+                    make_uint4(word[0], word[1], word[2], word[3]);
         }
     }
 };

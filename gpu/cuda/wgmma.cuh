@@ -49,6 +49,25 @@ __device__ __forceinline__ void fence_for_async() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// The copy engine: contiguous bytes, a multiple of 16, and a box of a tensor map of two dimensions.
+// The barrier is told of the bytes.
+__device__ __forceinline__ void copy_bulk(uint32_t to, const void* from, uint32_t bytes,
+                                          uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+        "[%3];" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(barrier)
+        : "memory");
+}
+__device__ __forceinline__ void copy_box(uint32_t to, const void* map, uint32_t x, uint32_t y,
+                                         uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(barrier)
+        : "memory");
+}
+
 // Registers of the calling warpgroup's threads; the block's sum may not grow.
 template <uint32_t kRegisters>
 __device__ __forceinline__ void fewer_registers() {

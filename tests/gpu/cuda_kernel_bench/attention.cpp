@@ -32,8 +32,12 @@ class Cells {
         const size_t own = std::min<size_t>(steps_, 256);
         host_ = random_halves(own * step_ * 2, 1, 11);
         const KvParts parts = kv_parts(KvFormat::f16, shape.kv_heads, shape.dim);
-        view_ = {bench.allocate<std::byte>(steps_ * parts.bytes * 2) + parts.bytes, parts.bytes * 2,
-                 parts.k, parts.v, nullptr, 0};
+        view_ = {bench.allocate<std::byte>(steps_ * parts.bytes * 2) + parts.bytes,
+                 parts.bytes * 2,
+                 parts.k,
+                 parts.v,
+                 nullptr,
+                 0};
         for (size_t i = 0; i < steps_; ++i)
             bench.device().copy(StreamId::compute, view_.base + i * view_.step_bytes,
                                 host_.data() + i % own * step_ * 2, parts.bytes);
@@ -97,19 +101,20 @@ class Chunk {
         });
         const float scale = 1.442695041f / std::sqrt(static_cast<float>(shape_.dim));
         const size_t rows = size_t{n} * shape_.heads;
-        job_ = {
-            bench.uploaded(q_),
-            cells.view(),
-            shape_.heads,
-            shape_.kv_heads,
-            shape_.dim,
-            n,
-            first_cell,
-            scale,
-            0,
-            0,
-            {bench.allocate<SoftmaxRow>(rows), bench.allocate<float>(values)},
-            {bench.allocate<SoftmaxRow>(rows * cuts()), bench.allocate<float>(values * cuts())}};
+        job_ = {bench.uploaded(q_),
+                cells.view(),
+                shape_.heads,
+                shape_.kv_heads,
+                shape_.dim,
+                n,
+                first_cell,
+                scale,
+                0,
+                0,
+                {bench.allocate<SoftmaxRow>(rows), bench.allocate<float>(values)},
+                {bench.allocate<SoftmaxRow>(rows * cuts()), bench.allocate<float>(values * cuts())},
+                nullptr,
+                0};
     }
 
     uint32_t cuts() const { return (job_.first_cell + job_.n - 1) / kAttentionCut + 1; }
