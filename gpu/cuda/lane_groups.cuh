@@ -4,9 +4,10 @@
 // columns, two groups of 32. In a product of 16 columns the four threads thus hold columns of four
 // different groups, which a dot product does not mind as long as both factors do it: thread t holds
 //
-//   step (s, q), operand register pair h, half i:  weight 8q + 4s + 2i + h of its group
+//   word q of piece (s, h), half i:  weight 8q + 4s + 2i + h of its group
 //
-// which are, for q = 0..3, consecutive words of 16 bytes of a row of activations (ordered_rows.h).
+// where the pieces are the four runs of 16 bytes of a group in a row of activations
+// (ordered_rows.h) in their order.
 #pragma once
 
 #include "gpu/cuda/fragments.cuh"
@@ -14,7 +15,7 @@
 
 namespace granary::gpu::cuda {
 
-// f16 weights of one group: [q][s][h].
+// f16 weights of one group: [q][s][h], two halves each.
 struct GroupOperands {
     uint32_t value[4][2][2];
 };
@@ -212,15 +213,12 @@ struct BlocksOf256 {
 
 // 6-bit scale and minimum `group` of Q4_K and Q5_K, from the block's first 16 bytes.
 __device__ __forceinline__ float2 scale_and_minimum(const uint4& head, uint32_t group) {
+    // Without branches: lanes differ in their group.
     const uint32_t by = group % 4 * 8;
-    uint32_t scale, minimum;
-    if (group < 4) {
-        scale = head.y >> by & 63;
-        minimum = head.z >> by & 63;
-    } else {
-        scale = (head.w >> by & 15) | (head.y >> by >> 2 & 0x30);
-        minimum = (head.w >> by >> 4 & 15) | (head.z >> by >> 2 & 0x30);
-    }
+    const uint32_t y = head.y >> by, z = head.z >> by, w = head.w >> by;
+    const bool late = group >= 4;
+    const uint32_t scale = late ? (w & 15) | (y >> 2 & 0x30) : y & 63;
+    const uint32_t minimum = late ? (w >> 4 & 15) | (z >> 2 & 0x30) : z & 63;
     return {low_half(head.x) * static_cast<float>(scale),
             high_half(head.x) * static_cast<float>(minimum)};
 }
