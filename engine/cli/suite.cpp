@@ -234,6 +234,8 @@ int long_context_suite(const SuiteOptions& options, std::ostream& out, std::ostr
             if (auto r = (*engine)->apply(settings); !r) return report_error(r.error(), err);
             if (auto r = run_row(**engine, rates, options.trace, row); !r)
                 return report_error(r.error(), err);
+            err << "  " << fixed(row.measured->reading.median, 0) << " tok/s reading, "
+                << fixed(row.measured->answering.median, 0) << " answering" << std::endl;
         }
         rows.push_back(std::move(row));
     }

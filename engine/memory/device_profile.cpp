@@ -233,7 +233,8 @@ DeviceProfile DeviceProfile::of(gpu::Device& device, const Rates& rates) {
     profile.estimate = false;
     profile.device = info.id.substr(0, info.id.find(':'));
     profile.total_bytes = info.total_bytes;
-    profile.free_bytes = info.free_bytes;
+    // What this program holds now is free again before the next one loads.
+    profile.free_bytes = info.free_bytes + (info.id == "host" ? 0 : device.driver_bytes());
     const bool host = profile.device == "host";
     profile.granule_bytes = host ? 0 : info.granule_bytes;
     profile.threads = host ? info.threads : 0;

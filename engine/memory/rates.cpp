@@ -122,14 +122,16 @@ double Predictor::expert_compute(const Experts& group, double tokens, double rea
 }
 
 // All layers' experts for a chunk of `tokens`; `resident` of each layer's have a slot.
-double Predictor::layers_of_experts(double tokens, double resident, bool streamed) const {
+double Predictor::layers_of_experts(double tokens, double resident, bool streamed,
+                                    double ahead) const {
     const double reached_now = reached(tokens);
     const double missing = plan_.rows_at_start == 0 ? 0 : model_.experts - resident;
     double seconds = 0;
     for (const Experts& group : experts_) {
         const double compute = expert_compute(group, tokens, reached_now);
         if (streamed) {
-            seconds += group.layers * std::max(compute, missing * group.bytes / rates_.link);
+            const double copies = missing * group.bytes / rates_.link;
+            seconds += group.layers * std::max(compute, copies - ahead);
         } else {
             // Those that the CPU computes where they lie are not copied.
             const double staged =
@@ -145,11 +147,23 @@ double Predictor::attention(uint32_t cell, uint32_t rows) const {
 }
 
 double Predictor::chunk(uint32_t chunk, uint32_t cell, uint32_t rows) const {
-    const double resident =
-        rows_beside(uint64_t{cell} + rows, loan_layout(model_, device_, chunk).bytes);
-    return model_.layers * rates_.layer + rows * dense_flops_ / rates_.products +
-           dense_bytes_ / rates_.unpack + attention(cell, rows) +
-           layers_of_experts(rows, resident, rows >= plan_.stream_min);
+    const LoanLayout loan = loan_layout(model_, device_, chunk);
+    const double resident = rows_beside(uint64_t{cell} + rows, loan.bytes);
+    const double attending = attention(cell, rows);
+    const double others = model_.layers * rates_.layer + rows * dense_flops_ / rates_.products +
+                          dense_bytes_ / rates_.unpack;
+    const double ring = 1.0 * loan.ring_waves * loan.ring_wave * loan.ring_stride / rates_.link;
+    // Of all layers' experts, as if the first half of each took `half` seconds.
+    const auto experts = [&](double half) {
+        return layers_of_experts(rows, resident, rows >= plan_.stream_min, std::min(half, ring));
+    };
+    const double delta = 1.0 * model_.delta_layers / model_.layers;
+    const double half = others / model_.layers;
+    double seconds = others + attending;
+    if (delta > 0) seconds += delta * experts(half);
+    if (delta < 1)
+        seconds += (1 - delta) * experts(half + attending / (model_.layers * (1 - delta)));
+    return seconds;
 }
 
 PromptTime Predictor::prompt(std::span<const ScheduledChunks> schedule, uint32_t total) const {
@@ -222,8 +236,8 @@ uint32_t Predictor::faster_streamed_from(uint32_t rows) const {
     uint32_t low = 1, high = kLargestChunk;
     while (low < high) {
         const uint32_t middle = (low + high) / 2;
-        const bool faster =
-            layers_of_experts(middle, resident, true) <= layers_of_experts(middle, resident, false);
+        const bool faster = layers_of_experts(middle, resident, true, 0) <=
+                            layers_of_experts(middle, resident, false, 0);
         (faster ? high : low) = faster ? middle : middle + 1;
     }
     return low;

@@ -2,12 +2,13 @@
 // Predicted seconds: pure arithmetic over bytes and operations that follow from a model's shapes,
 // and a device's rates. In short, a layer of a chunk of n tokens at depth d takes
 //
-//   launch + dense + attention(d) + max(experts, copies)   where all experts stream,
-//   launch + dense + attention(d) + experts + copies        where those that are routed are staged,
+//   launch + dense + attention(d) + max(experts, copies - ahead)  where all experts stream,
+//   launch + dense + attention(d) + experts + copies               where those routed are staged,
 //
 // with dense and experts = operations / products + bytes / weights, attention(d) = n * (d + n / 2)
-// steps of 4 operations for each value of a query head, and copies = bytes / link. Routing is taken
-// as uniform: n tokens with k of E experts each reach E (1 - (1 - k / E)^n) of them.
+// steps of 4 operations for each value of a query head, and copies = bytes / link; ahead is what of
+// them the ring takes while the layer's first half computes. Routing is taken as uniform: n tokens
+// with k of E experts each reach E (1 - (1 - k / E)^n) of them.
 #pragma once
 
 #include <span>
@@ -56,7 +57,8 @@ class Predictor {
         double bytes = 0;
         double layers = 0;
     };
-    double layers_of_experts(double rows, double resident, bool streamed) const;
+    // `ahead`: seconds of each layer's copies that are over when its experts begin.
+    double layers_of_experts(double rows, double resident, bool streamed, double ahead) const;
     double expert_compute(const Experts& group, double tokens, double reached) const;
     double reached(double tokens) const;
 

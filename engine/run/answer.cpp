@@ -182,6 +182,7 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         if (report.chunks.empty() || report.chunks.back().chunk != part->chunk)
             report.chunks.push_back({cell, part->chunk});
         const uint32_t layers = core->model.facts.layers;
+        const auto wanted = [&] { return !(stop && stop->requested()); };
         const auto progress = [&](uint32_t layers_done) {
             memory.publish();
             const uint32_t done =
@@ -191,13 +192,13 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
                 listener.on_progress(done, total - from,
                                      forecast.remaining(1.0 * layers_done / layers));
             }
-            return !(stop && stop->requested());
+            return wanted();
         };
         const uint32_t warm = total - std::min(total, kWarmingTokens);
         const ChunkPlace place{cell, warm > cell ? warm - cell : 0, ++heat_tick, inside};
         report.streamed |= memory.experts().rows() > 0 && rows >= core->plan.stream_min;
         auto done = read_chunk(context(), *loan, memory.kv_base(conversation.kv), place,
-                               tokens.subspan(cell, rows), progress);
+                               tokens.subspan(cell, rows), progress, wanted);
         if (!done) {
             result = tl::unexpected(done.error());
             roll_back(conversation);

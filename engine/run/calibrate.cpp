@@ -121,7 +121,7 @@ class Calibration {
         std::vector<TokenId> tokens(rows);
         for (TokenId& token : tokens) token = any_token();
         auto done = read_chunk(run_, loan_, memory_.kv_base(kv_), {depth, rows, heat_tick_, {}},
-                               tokens, [](uint32_t) { return true; });
+                               tokens, [](uint32_t) { return true; }, {});
         if (!done) return tl::unexpected(done.error());
         return {};
     }

@@ -108,10 +108,11 @@ struct ChunkDone {
     uint64_t bytes_streamed = 0;  // of experts; those that are staged are not counted
 };
 // Reads a chunk: tokens at cells place.first_cell.. of `kv`, whose steps are mapped. Errors:
-// cancelled (nothing of the chunk counts), device.
+// cancelled (nothing of the chunk counts) where the callback says false or `wanted`, which is asked
+// inside layers too; device.
 Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& loan, std::byte* kv,
                              const ChunkPlace& place, std::span<const TokenId> tokens,
-                             const LayerCallback& callback);
+                             const LayerCallback& callback, const std::function<bool()>& wanted);
 
 // One decode step of 1 to kDecodeRows tokens at cells first_cell..; ends in output_logits.
 Result<void> decode_step(const RunContext& run, std::byte* kv, uint32_t first_cell,

@@ -220,7 +220,8 @@ class QueueAhead {
 
 Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& loan,
                              std::byte* kv_base, const ChunkPlace& place,
-                             std::span<const TokenId> tokens, const LayerCallback& callback) {
+                             std::span<const TokenId> tokens, const LayerCallback& callback,
+                             const std::function<bool()>& wanted) {
     const Model& model = run.model;
     gpu::Kernels& kernels = run.kernels();
     const auto rows = static_cast<uint32_t>(tokens.size());
@@ -231,9 +232,7 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
     run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
     kernels.embed(model.embedding, at.tokens, rows, at.x);
     QueueAhead ahead(run.device);
-    bool wanted = true;
-    uint32_t layers_done = 0;
-    kernels.set_wanted([&] { return wanted = wanted && callback(layers_done); });
+    kernels.set_wanted(wanted);
     const auto forget = std::unique_ptr<gpu::Kernels, void (*)(gpu::Kernels*)>(
         &kernels, [](gpu::Kernels* k) { k->set_wanted({}); });
     const auto stop = [&]() -> Result<ChunkDone> {
@@ -247,7 +246,7 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
 
         kernels.rms_norm(at.x, mixer_norm(model, n), model.norm_eps, at.norm);
         mix(run, n, at, {nullptr, kv_base, place.first_cell, place.checkpoints});
-        if (!wanted) return stop();  // x is no number that may be routed by
+        if (wanted && !wanted()) return stop();  // x may hold what must not be routed by
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
         kernels.route(moe.routing, moe.router, at.norm.values, at.routes);
@@ -263,8 +262,7 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
         }
 
         if (auto r = ahead.layer_queued(); !r) return tl::unexpected(r.error());
-        layers_done = n + 1;
-        if (!callback(layers_done)) return stop();
+        if (!callback(n + 1)) return stop();
     }
     if (run.phases) run.phases->collect();
     if (auto r = run.device.synchronize(gpu::StreamId::compute); !r)

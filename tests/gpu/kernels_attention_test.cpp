@@ -310,7 +310,7 @@ TEST(AttentionPrompt, LeavesOutWhatNobodyWants) {
         return std::count_if(out.begin(), out.end(), [](float x) { return std::isnan(x); });
     };
     EXPECT_EQ(left_out(1 << 20), 0);
-    EXPECT_GT(left_out(3), 3900 * 32);
+    EXPECT_GT(left_out(3), 3800 * 32);
 }
 
 // Every vector target that this machine has, the portable one too.
