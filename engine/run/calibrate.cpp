@@ -218,11 +218,11 @@ class Calibration {
             spent += seconds;
             if (spent > 20 * kPatience) break;  // a slow machine
         }
-        // Without the slowest quarter, so that other programs hardly show.
+        // Without the slowest tenth, so that other programs hardly show.
         const auto cost = [&](const Token& token) { return token.seconds - token.copied / link; };
         std::sort(tokens.begin(), tokens.end(),
                   [&](const Token& a, const Token& b) { return cost(a) < cost(b); });
-        tokens.resize(std::max<size_t>(tokens.size() * 3 / 4, 1));
+        tokens.resize(std::max<size_t>(tokens.size() * 9 / 10, 1));
         Token mean;
         for (const Token& token : tokens) {
             mean.seconds += token.seconds / static_cast<double>(tokens.size());

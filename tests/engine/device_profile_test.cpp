@@ -80,7 +80,7 @@ TEST(DeviceProfile, ThoseThatComeAlongCanBeUsed) {
         EXPECT_GT(plan->speeds.reading, 1);
         ++count;
     }
-    EXPECT_GE(count, 2u);
+    EXPECT_GE(count, 3u);
 }
 
 TEST(DeviceProfile, EveryFigureIsChecked) {
