@@ -42,9 +42,8 @@ struct ExpertMatmul {
     uint32_t cols;               // of the weights: a multiple of 256, at least 512
     uint32_t features;           // rows of gate and up, or of down: a multiple of 32
     const void* x;  // f16 ordered rows: [tokens, cols], or for down [routes, cols] as sorted
-    void* out;      // gate and up: f16 ordered [routes, features] as sorted; down: f32 or f16
+    void* out;      // gate and up: f16 ordered [routes, features] as sorted; down: f16
                     // [routes, features] at row order[i]
-    bool add = false;  // down to f32: out += instead of out =
 };
 
 // How they are launched: threads of a block, blocks (each walks over tiles) a multiprocessor, bytes
@@ -52,7 +51,6 @@ struct ExpertMatmul {
 struct ExpertLaunch {
     uint32_t threads, blocks, shared_q4_k, shared_q6_k;
 };
-inline constexpr ExpertLaunch kExpertMma{128, 2, 91136, 95232};
 inline constexpr ExpertLaunch kExpertWgmma{640, 1, 225280, 232448};
 
 }  // namespace granary::gpu::cuda

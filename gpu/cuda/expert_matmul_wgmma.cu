@@ -197,7 +197,7 @@ class ActivationBringer {
     uint32_t issued_ = 0;
 };
 
-template <class Format, bool kGateUp, class Out>
+template <class Format, bool kGateUp>
 class Multiplier {
   public:
     __device__ Multiplier(const ExpertMatmul& job, Shared<Format>& shared)
@@ -247,10 +247,8 @@ class Multiplier {
         multiply<kColumns>(sum);
         if constexpr (kGateUp)
             store_gated<kColumns>(sum);
-        else if constexpr (sizeof(Out) == 2)
-            store_half<kColumns>(sum);
         else
-            store_float<kColumns>(sum);
+            store_half<kColumns>(sum);
     }
 
     template <uint32_t kColumns>
@@ -349,25 +347,6 @@ class Multiplier {
         return __fdividef(gate, 1 + __expf(-gate)) * up;
     }
 
-    // 32 bytes, a whole sector, of four routes an instruction.
-    template <uint32_t kColumns>
-    __device__ void store_float(const float (&sum)[kColumns / 2]) {
-        const uint32_t feature = tile_.feature + group_ * 64 + warp_ * 16 + g_;
-        float* out = static_cast<float*>(job_.out) + feature;
-        const bool low = feature < job_.features, high = feature + 8 < job_.features;
-#pragma unroll
-        for (uint32_t octet = 0; octet < kColumns / 8; ++octet) {
-#pragma unroll
-            for (uint32_t i = 0; i < 2; ++i) {
-                const uint32_t column = octet * 8 + t_ * 2 + i;
-                if (column >= tile_.rows) continue;
-                float* to = out + size_t{shared_.out_row[slot_][column]} * job_.features;
-                if (low) to[0] = sum[octet * 4 + i] + (job_.add ? to[0] : 0);
-                if (high) to[8] = sum[octet * 4 + 2 + i] + (job_.add ? to[8] : 0);
-            }
-        }
-    }
-
     // Transposed through shared memory, 128 bytes a route and warpgroup.
     template <uint32_t kColumns>
     __device__ void store_half(const float (&sum)[kColumns / 2]) {
@@ -408,7 +387,7 @@ class Multiplier {
     const uint32_t warp_ = threadIdx.x / 32 % 4, group_ = threadIdx.x / 128;
 };
 
-template <class Format, bool kGateUp, class Out>
+template <class Format, bool kGateUp>
 __device__ void expert_matmul(const ExpertMatmul& job) {
     extern __shared__ __align__(1024) std::byte memory[];
     auto& shared = *reinterpret_cast<Shared<Format>*>(memory);
@@ -432,7 +411,7 @@ __device__ void expert_matmul(const ExpertMatmul& job) {
             ActivationBringer<Format, kGateUp>(job, shared).run(tiles);
     } else {
         more_registers<112>();
-        Multiplier<Format, kGateUp, Out>(job, shared).run(tiles);
+        Multiplier<Format, kGateUp>(job, shared).run(tiles);
     }
 }
 
@@ -441,28 +420,15 @@ __device__ void expert_matmul(const ExpertMatmul& job) {
 static_assert(kExpertWgmma.threads == kThreads && kExpertWgmma.shared_q4_k == sizeof(Shared<Q4K>) &&
               kExpertWgmma.shared_q6_k == sizeof(Shared<Q6K>));
 
-extern "C" {
-__global__ void __launch_bounds__(kThreads, 1)
-    expert_gate_up_wgmma_q4_k(const __grid_constant__ ExpertMatmul job) {
-    expert_matmul<Q4K, true, __half>(job);
-}
-__global__ void __launch_bounds__(kThreads, 1)
-    expert_down_wgmma_q4_k(const __grid_constant__ ExpertMatmul job) {
-    expert_matmul<Q4K, false, float>(job);
-}
-__global__ void __launch_bounds__(kThreads, 1)
-    expert_down_wgmma_q6_k(const __grid_constant__ ExpertMatmul job) {
-    expert_matmul<Q6K, false, float>(job);
-}
-__global__ void __launch_bounds__(kThreads, 1)
-    expert_down_half_wgmma_q6_k(const __grid_constant__ ExpertMatmul job) {
-    expert_matmul<Q6K, false, __half>(job);
-}
-__global__ void __launch_bounds__(kThreads, 1)
-    expert_down_half_wgmma_q4_k(const __grid_constant__ ExpertMatmul job) {
-    expert_matmul<Q4K, false, __half>(job);
-}
-}
+#define GRANARY_KERNEL(name, format, gate_up)                 \
+    extern "C" __global__ void __launch_bounds__(kThreads, 1) \
+        name(const __grid_constant__ ExpertMatmul job) {      \
+        expert_matmul<format, gate_up>(job);                  \
+    }
+GRANARY_KERNEL(expert_gate_up_wgmma_q4_k, Q4K, true)
+GRANARY_KERNEL(expert_down_wgmma_q4_k, Q4K, false)
+GRANARY_KERNEL(expert_down_wgmma_q6_k, Q6K, false)
+#undef GRANARY_KERNEL
 
 }  // namespace granary::gpu::cuda
 #endif

@@ -49,20 +49,4 @@ extern "C" __global__ void __launch_bounds__(1024)
     if (threadIdx.x == 0) *tile_count = static_cast<int32_t>(before);
 }
 
-// A dense matrix as one expert that every row goes to.
-extern "C" __global__ void __launch_bounds__(256)
-    dense_tiles(uint32_t rows, const std::byte* weight, ExpertTile* tiles, int32_t* tile_count,
-                ExpertEntry* entry, int32_t* order) {
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= rows) return;
-    order[i] = static_cast<int32_t>(i);
-    if (i % kTileRows == 0)
-        tiles[i / kTileRows] = {0, static_cast<int32_t>(i),
-                                static_cast<int32_t>(min(rows - i, kTileRows)), 0};
-    if (i == 0) {
-        *tile_count = static_cast<int32_t>((rows + kTileRows - 1) / kTileRows);
-        *entry = {nullptr, nullptr, weight};
-    }
-}
-
 }  // namespace granary::gpu::cuda

@@ -122,7 +122,7 @@ void CudaKernels::experts_prompt(const ExpertShape& shape, const ExpertEntry* en
     launch.out = out;
     launch.out_bytes = expert_out_bytes() * shape.hidden;
     launch.half_out = true;
-    kernel = wgmma_kernel(shape.down, Product::down_f16, shape.ffn, shape.hidden);
+    kernel = wgmma_kernel(shape.down, Product::down, shape.ffn, shape.hidden);
     if (kernel.function)
         queue(kernel.function, {wgmma_blocks(), 1, 1}, {kExpertWgmma.threads, 1, 1}, kernel.bytes,
               ExpertMatmul{at.tiles, at.count, entries, routes.order, shape.used, shape.ffn,

@@ -108,7 +108,7 @@ class CudaKernels : public Kernels {
     // Kernels of matrices. By number of a type, see matmul.cpp; those of 0 take any type.
     static constexpr uint32_t kPromptTypes = 13;
     struct MatmulFunctions {
-        Function plain, plain_gate_up, plain_down, expert_tiles, dense_tiles;
+        Function plain, plain_gate_up, plain_down, expert_tiles;
         struct Decode {
             Function matvec, gate_up, down;
         } fast, any;
@@ -118,7 +118,7 @@ class CudaKernels : public Kernels {
         // Compute capability 9.0a, else null.
         Function dense_wgmma;
         struct {
-            Function gate_up, down_f32, down_f16;
+            Function gate_up, down;
         } wgmma_q4_k, wgmma_q6_k;
     };
     static constexpr uint32_t kDecodeRows = 8;    // at most, of a decode step
@@ -234,15 +234,13 @@ class CudaKernels : public Kernels {
         Function function = nullptr;
         uint32_t bytes = 0;
     };
-    enum class Product : uint8_t { gate_up, down_f32, down_f16 };
+    enum class Product : uint8_t { gate_up, down };
     WgmmaKernel wgmma_kernel(WeightType type, Product product, uint32_t cols,
                              uint32_t features) const;
     // What of the scratch describes tiles to the kernels of prompts.
     struct TileScratch {
         int32_t* count;
-        ExpertEntry* entry;
         ExpertTile* tiles;
-        int32_t* order;
     };
     TileScratch tile_scratch(uint32_t experts, uint32_t used, uint32_t rows) const;
     static PromptBytes prompt_tile_bytes(uint32_t experts, uint32_t used);

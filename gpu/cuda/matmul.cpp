@@ -17,19 +17,14 @@ Result<void> CudaKernels::load_matmuls() {
                                        {"experts_plain_down", &to.plain_down}});
         !r)
         return r;
-    if (auto r = find("expert_tiles",
-                      {{"expert_tiles", &to.expert_tiles}, {"dense_tiles", &to.dense_tiles}});
-        !r)
-        return r;
+    if (auto r = find("expert_tiles", {{"expert_tiles", &to.expert_tiles}}); !r) return r;
     if (auto r = find("matmul_widen", {{"matmul_widen", &to.widen}}); !r) return r;
     if (auto r = find_optional("matmul_dense_wgmma", {{"matmul_dense_wgmma", &to.dense_wgmma}}); !r)
         return r;
     if (auto r = find_optional("expert_matmul_wgmma",
                                {{"expert_gate_up_wgmma_q4_k", &to.wgmma_q4_k.gate_up},
-                                {"expert_down_wgmma_q4_k", &to.wgmma_q4_k.down_f32},
-                                {"expert_down_half_wgmma_q4_k", &to.wgmma_q4_k.down_f16},
-                                {"expert_down_wgmma_q6_k", &to.wgmma_q6_k.down_f32},
-                                {"expert_down_half_wgmma_q6_k", &to.wgmma_q6_k.down_f16}});
+                                {"expert_down_wgmma_q4_k", &to.wgmma_q4_k.down},
+                                {"expert_down_wgmma_q6_k", &to.wgmma_q6_k.down}});
         !r)
         return r;
     if (auto r = find("matvec", {{"matvec", &to.fast.matvec},
@@ -62,7 +57,7 @@ Result<void> CudaKernels::load_matmuls() {
     if (auto r = allow(to.dense_wgmma, kDenseShared); !r) return r;
     for (const auto& [kernels, bytes] : {std::pair{&to.wgmma_q4_k, kExpertWgmma.shared_q4_k},
                                          std::pair{&to.wgmma_q6_k, kExpertWgmma.shared_q6_k}})
-        for (const Function function : {kernels->gate_up, kernels->down_f32, kernels->down_f16})
+        for (const Function function : {kernels->gate_up, kernels->down})
             if (auto r = allow(function, bytes); !r) return r;
     for (uint32_t i = 0; i < kPromptTypes; ++i) {
         const std::string name(kFastTypes[i].name);
@@ -93,24 +88,20 @@ CudaKernels::WgmmaKernel CudaKernels::wgmma_kernel(WeightType type, Product prod
     const bool four = type == WeightType::q4_k;
     if (!four && type != WeightType::q6_k) return {};
     const auto& kernels = four ? matmuls_.wgmma_q4_k : matmuls_.wgmma_q6_k;
-    return {product == Product::gate_up    ? kernels.gate_up
-            : product == Product::down_f32 ? kernels.down_f32
-                                           : kernels.down_f16,
+    return {product == Product::gate_up ? kernels.gate_up : kernels.down,
             four ? kExpertWgmma.shared_q4_k : kExpertWgmma.shared_q6_k};
 }
 
-// Their number, an entry, the tiles of max_expert_tiles, and an order of the rows.
+// Their number, and the tiles of max_expert_tiles.
 CudaKernels::PromptBytes CudaKernels::prompt_tile_bytes(uint32_t experts, uint32_t used) {
     return {64 + sizeof(ExpertTile) * experts,
-            (used * sizeof(ExpertTile) + kTileRows - 1) / kTileRows + sizeof(int32_t)};
+            (used * sizeof(ExpertTile) + kTileRows - 1) / kTileRows};
 }
 CudaKernels::TileScratch CudaKernels::tile_scratch(uint32_t experts, uint32_t used,
                                                    uint32_t rows) const {
     const PromptBytes needed = prompt_tile_bytes(experts, used);
     std::byte* const at = prompt_scratch_.require(needed.constant + rows * needed.per_row);
-    std::byte* const order = at + 64 + sizeof(ExpertTile) * max_expert_tiles(rows * used, experts);
-    return {reinterpret_cast<int32_t*>(at), reinterpret_cast<ExpertEntry*>(at + 16),
-            reinterpret_cast<ExpertTile*>(at + 64), reinterpret_cast<int32_t*>(order)};
+    return {reinterpret_cast<int32_t*>(at), reinterpret_cast<ExpertTile*>(at + 64)};
 }
 
 void CudaKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {

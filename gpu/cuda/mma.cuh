@@ -34,18 +34,6 @@ __device__ __forceinline__ void copy_small(uint32_t to, const void* from) {
                  : "memory");
 }
 #endif
-// The same; `bytes` of them (0 or 16) are read and the rest become zero.
-__device__ __forceinline__ void copy_16_or_zero(uint32_t to, const void* from, uint32_t bytes) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-                 : "memory");
-#else
-    const uint4 value = bytes ? *static_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(value.x), "r"(value.y),
-                 "r"(value.z), "r"(value.w)
-                 : "memory");
-#endif
-}
 __device__ __forceinline__ void copies_commit() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -101,21 +101,10 @@ Sorted make_routes(uint32_t tokens, const Case& shape) {
     return routes;
 }
 
-struct Variant {
-    const char *file, *kernel;
-    ExpertLaunch launch;
-    bool half_out;
-};
-std::vector<Variant> variants(const Case& shape) {
-    if (shape.gate_up)
-        return {{"expert_matmul_wgmma", "expert_gate_up_wgmma_q4_k", kExpertWgmma, true},
-                {"expert_matmul", "expert_gate_up_q4_k", kExpertMma, true}};
-    if (shape.type == WeightType::q6_k)
-        return {{"expert_matmul_wgmma", "expert_down_wgmma_q6_k", kExpertWgmma, false},
-                {"expert_matmul", "expert_down_q6_k", kExpertMma, false}};
-    return {{"expert_matmul_wgmma", "expert_down_wgmma_q4_k", kExpertWgmma, false},
-            {"expert_matmul_wgmma", "expert_down_half_wgmma_q4_k", kExpertWgmma, true},
-            {"expert_matmul", "expert_down_q4_k", kExpertMma, false}};
+const char* kernel_name(const Case& shape) {
+    return shape.gate_up                    ? "expert_gate_up_wgmma_q4_k"
+           : shape.type == WeightType::q6_k ? "expert_down_wgmma_q6_k"
+                                            : "expert_down_wgmma_q4_k";
 }
 
 // One chunk through one layer.
@@ -148,7 +137,7 @@ class Chunk {
                 shape_.cols,
                 shape_.features,
                 bench.uploaded(x_),
-                bench.allocate<float>(size_t{count()} * shape_.features)};
+                bench.allocate<uint16_t>(size_t{count()} * shape_.features)};
     }
 
     uint32_t count() const { return static_cast<uint32_t>(routes_.order.size()); }
@@ -156,41 +145,36 @@ class Chunk {
         return 2. * count() * shape_.cols * shape_.features * (shape_.gate_up ? 2 : 1);
     }
     // Each input read once, each output written once.
-    double bytes(bool half_out) const {
+    double bytes() const {
         uint32_t routed = 0;
         for (uint32_t i = 0; i < shape_.experts; ++i)
             routed += routes_.first[i + 1] > routes_.first[i];
         return double(routed) * static_cast<double>(layer_.matrix_bytes) *
                    (shape_.gate_up ? 2 : 1) +
-               double(x_.size()) * 2 + double(count()) * shape_.features * (half_out ? 2 : 4);
+               double(x_.size()) * 2 + double(count()) * shape_.features * 2;
     }
 
-    void launch(const Variant& variant, Function function) {
+    void launch(Function function) {
         const bool six = shape_.type == WeightType::q6_k;
         bench_.launch(
             function,
-            {static_cast<uint32_t>(bench_.facts().processors) * variant.launch.blocks, 1, 1},
-            variant.launch.threads, six ? variant.launch.shared_q6_k : variant.launch.shared_q4_k,
-            job_);
+            {static_cast<uint32_t>(bench_.facts().processors) * kExpertWgmma.blocks, 1, 1},
+            kExpertWgmma.threads, six ? kExpertWgmma.shared_q6_k : kExpertWgmma.shared_q4_k, job_);
     }
 
     // Outputs by route in natural columns, after a launch over poison.
-    std::vector<float> outputs(const Variant& variant, Function function) {
+    std::vector<float> outputs(Function function) {
         const size_t values = size_t{count()} * shape_.features;
-        bench_.fill(job_.out, 0xff, values * 4);
-        launch(variant, function);
+        bench_.fill(job_.out, 0xff, values * 2);
+        launch(function);
         std::vector<float> out(values);
-        if (variant.half_out) {
-            const auto halves = bench_.download(static_cast<const uint16_t*>(job_.out), values);
-            in_parallel(count(), [&](size_t i) {
-                const size_t row = shape_.gate_up ? routes_.order[i] : i;
-                for (uint32_t f = 0; f < shape_.features; ++f)
-                    out[row * shape_.features + f] = half_value(
-                        halves[i * shape_.features + (shape_.gate_up ? ordered_column(f) : f)]);
-            });
-        } else {
-            out = bench_.download(static_cast<const float*>(job_.out), values);
-        }
+        const auto halves = bench_.download(static_cast<const uint16_t*>(job_.out), values);
+        in_parallel(count(), [&](size_t i) {
+            const size_t row = shape_.gate_up ? routes_.order[i] : i;
+            for (uint32_t f = 0; f < shape_.features; ++f)
+                out[row * shape_.features + f] = half_value(
+                    halves[i * shape_.features + (shape_.gate_up ? ordered_column(f) : f)]);
+        });
         return out;
     }
 
@@ -253,50 +237,44 @@ std::string describe(const Case& shape, uint32_t tokens) {
 }
 
 void check_odd(Bench& bench, const Case& shape) {
+    const Function function = bench.find("expert_matmul_wgmma", kernel_name(shape));
+    if (!function) return;
     const size_t mark = bench.mark();
     const Layer layer = make_layer(bench, shape);
-    for (const Variant& variant : variants(shape)) {
-        const Function function = bench.find(variant.file, variant.kernel);
-        if (!function) continue;
-        std::vector<float> longest;
-        for (const uint32_t tokens : {403u, 131u, 37u, 1u}) {
-            const size_t inner = bench.mark();
-            Chunk chunk(bench, layer, tokens);
-            const auto out = chunk.outputs(variant, function);
-            const double error = chunk.error(out, tokens > 200 ? 64 : shape.features);
-            const std::string what = describe(shape, tokens) + " by " + variant.kernel;
-            bench.expect(error < kTolerance, what + ": relative error " + std::to_string(error));
-            if (longest.empty())
-                longest = out;
-            else
-                bench.expect(std::memcmp(out.data(), longest.data(), out.size() * 4) == 0,
-                             what + ": other bits than in a longer chunk");
-            bench.release(inner);
-        }
+    std::vector<float> longest;
+    for (const uint32_t tokens : {403u, 131u, 37u, 1u}) {
+        const size_t inner = bench.mark();
+        Chunk chunk(bench, layer, tokens);
+        const auto out = chunk.outputs(function);
+        const double error = chunk.error(out, tokens > 200 ? 64 : shape.features);
+        const std::string what = describe(shape, tokens);
+        bench.expect(error < kTolerance, what + ": relative error " + std::to_string(error));
+        if (longest.empty())
+            longest = out;
+        else
+            bench.expect(std::memcmp(out.data(), longest.data(), out.size() * 4) == 0,
+                         what + ": other bits than in a longer chunk");
+        bench.release(inner);
     }
     bench.release(mark);
 }
 
 void measure(Bench& bench, const Case& shape, const std::vector<uint32_t>& chunks) {
+    const Function function = bench.find("expert_matmul_wgmma", kernel_name(shape));
+    if (!function) return;
     const size_t mark = bench.mark();
     const Layer layer = make_layer(bench, shape);
     for (const uint32_t tokens : chunks) {
         const size_t inner = bench.mark();
         Chunk chunk(bench, layer, tokens);
-        for (const Variant& variant : variants(shape)) {
-            const Function function = bench.find(variant.file, variant.kernel);
-            if (!function) continue;
-            const double error =
-                tokens > 4096 ? -1 : chunk.error(chunk.outputs(variant, function), 3);
-            const auto time = bench.time([&] { chunk.launch(variant, function); });
-            const double tflops = chunk.flop() / time.milliseconds * 1e-9;
-            const double rate = chunk.bytes(variant.half_out) / time.milliseconds * 1e-6;
-            bench.add({"experts", describe(shape, tokens), variant.kernel, time.milliseconds,
-                       time.spread, tflops, rate,
-                       std::max(tflops / bench.limit_f16, rate / bench.limit_copy), error});
-            bench.expect(tokens > 4096 || error < kTolerance,
-                         describe(shape, tokens) + " by " + variant.kernel);
-        }
+        const double error = tokens > 4096 ? -1 : chunk.error(chunk.outputs(function), 3);
+        const auto time = bench.time([&] { chunk.launch(function); });
+        const double tflops = chunk.flop() / time.milliseconds * 1e-9;
+        const double rate = chunk.bytes() / time.milliseconds * 1e-6;
+        bench.add({"experts", describe(shape, tokens), kernel_name(shape), time.milliseconds,
+                   time.spread, tflops, rate,
+                   std::max(tflops / bench.limit_f16, rate / bench.limit_copy), error});
+        bench.expect(tokens > 4096 || error < kTolerance, describe(shape, tokens));
         bench.release(inner);
     }
     bench.release(mark);
