@@ -9,12 +9,8 @@ namespace granary::gpu::cuda {
 Result<std::unique_ptr<Streams>> Streams::create(const SharedContext& context) {
     const Driver& driver = context.driver();
     std::unique_ptr<Streams> streams(new Streams(driver));
-    streams->queue(StreamId::compute).lanes.resize(1);
-    streams->queue(StreamId::copy).lanes.resize(kCopyLanes);
     for (Queue& queue : streams->queues_) {
-        Status status = driver.event_create(&queue.join, kEventDisableTiming);
-        for (Stream& lane : queue.lanes)
-            if (status == 0) status = driver.stream_create(&lane, kStreamNonBlocking);
+        Status status = driver.stream_create(&queue.stream, kStreamNonBlocking);
         for (Event& event : queue.events)
             if (status == 0) status = driver.event_create(&event, kEventDisableTiming);
         if (status != 0)
@@ -27,20 +23,12 @@ Result<std::unique_ptr<Streams>> Streams::create(const SharedContext& context) {
 // Errors have nobody who could act on them here; after a lost context they are expected.
 Streams::~Streams() {
     for (Queue& queue : queues_) {
-        for (Stream lane : queue.lanes)
-            if (lane) (void)driver_.stream_synchronize(lane);
+        if (queue.stream) (void)driver_.stream_synchronize(queue.stream);
         for (Event event : queue.events)
             if (event) (void)driver_.event_destroy(event);
-        if (queue.join) (void)driver_.event_destroy(queue.join);
-        for (Stream lane : queue.lanes)
-            if (lane) (void)driver_.stream_destroy(lane);
+        if (queue.stream) (void)driver_.stream_destroy(queue.stream);
     }
     for (Event event : marks_) (void)driver_.event_destroy(event);
-}
-
-Stream Streams::next_lane(StreamId id) {
-    Queue& from = queue(id);
-    return from.lanes[from.turn++ % from.lanes.size()];
 }
 
 void Streams::note(Status status, std::string_view function, size_t bytes) {
@@ -51,34 +39,28 @@ void Streams::note(Status status, std::string_view function, size_t bytes) {
 
 void Streams::copy(StreamId stream, void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
-    note(driver_.copy_async(to, from, bytes, next_lane(stream)), "an asynchronous copy", bytes);
+    note(driver_.copy_async(to, from, bytes, queue(stream).stream), "an asynchronous copy", bytes);
 }
 
 void Streams::fill(StreamId stream, void* to, int byte, size_t bytes) {
     if (bytes == 0) return;
     note(driver_.fill_async(reinterpret_cast<Address>(to), static_cast<unsigned char>(byte), bytes,
-                            next_lane(stream)),
+                            queue(stream).stream),
          driver_.fill_async.name(), bytes);
 }
 
 gpu::Event Streams::record(StreamId stream) {
     Queue& from = queue(stream);
-    for (size_t lane = 1; lane < from.lanes.size(); ++lane) {
-        note(driver_.event_record(from.join, from.lanes[lane]), driver_.event_record.name());
-        note(driver_.stream_wait(from.lanes[0], from.join, 0), driver_.stream_wait.name());
-    }
     const uint64_t ticket = ++from.recorded;
-    note(driver_.event_record(from.events[ticket % kEvents], from.lanes[0]),
+    note(driver_.event_record(from.events[ticket % kEvents], from.stream),
          driver_.event_record.name());
     return {ticket, stream};
 }
 
 void Streams::wait(StreamId stream, gpu::Event event) {
-    if (event.ticket == 0) return;
-    if (event.stream == stream && queue(stream).lanes.size() == 1) return;  // in order with itself
+    if (event.ticket == 0 || event.stream == stream) return;  // a stream is in order with itself
     const Event driver_event = queue(event.stream).events[event.ticket % kEvents];
-    for (Stream lane : queue(stream).lanes)
-        note(driver_.stream_wait(lane, driver_event, 0), driver_.stream_wait.name());
+    note(driver_.stream_wait(queue(stream).stream, driver_event, 0), driver_.stream_wait.name());
 }
 
 void Streams::wait_here(gpu::Event event) {
@@ -108,12 +90,10 @@ double Streams::seconds_between(uint32_t from, uint32_t to) {
 }
 
 Result<void> Streams::synchronize(StreamId stream) {
-    for (Stream lane : queue(stream).lanes) {
-        const Status status = driver_.stream_synchronize(lane);
-        if (status != 0 && (!failed_ || Driver::is_lost(status)))
-            failed_ = driver_.error(status, driver_.stream_synchronize.name(),
-                                    "Work on the GPU did not end well");
-    }
+    const Status status = driver_.stream_synchronize(queue(stream).stream);
+    if (status != 0 && (!failed_ || Driver::is_lost(status)))
+        failed_ = driver_.error(status, driver_.stream_synchronize.name(),
+                                "Work on the GPU did not end well");
     if (!failed_) return {};
     return tl::unexpected(*std::exchange(failed_, std::nullopt));
 }

@@ -32,26 +32,20 @@ class Streams {
     // Keeps the first error for that.
     void note(Status status, std::string_view function, size_t bytes = 0);
 
-    Stream stream(StreamId id) const { return queues_[static_cast<size_t>(id)].lanes[0]; }
+    Stream stream(StreamId id) const { return queues_[static_cast<size_t>(id)].stream; }
 
   private:
     // Waiting for an event whose place was taken by a later one of its stream waits for that one:
     // longer than needed, never too short.
     static constexpr size_t kEvents = 64;
-    // Copies take turns on two streams of the driver: while one begins or ends a copy, the other's
-    // keeps the link busy.
-    static constexpr size_t kCopyLanes = 2;
     struct Queue {
-        std::vector<Stream> lanes;
+        Stream stream = nullptr;
         std::array<Event, kEvents> events{};
-        Event join = nullptr;  // of the second lane with the first
         uint64_t recorded = 0;
-        size_t turn = 0;
     };
 
     explicit Streams(const Driver& driver) : driver_(driver) {}
     Queue& queue(StreamId id) { return queues_[static_cast<size_t>(id)]; }
-    Stream next_lane(StreamId id);
 
     const Driver& driver_;
     std::array<Queue, 2> queues_;  // by StreamId
