@@ -27,29 +27,28 @@ class Kernels;
 // card: a discrete card with its own memory, reached over a link.
 enum class Face { unified, card };
 
-struct DeviceInfo {
-    std::string id;    // "host", later "cuda:0", "hip:0"
-    std::string name;  // "AMD EPYC, 2 threads, AVX-512"; "Emulated card, 40 MiB of RAM"
-    Face face = Face::unified;
-    size_t granule_bytes = 0;
-    uint64_t total_bytes = 0;         // of the device's memory
-    uint64_t free_bytes = 0;          // for everybody, as of the last allocation
-    unsigned threads = 0;             // host only
-    double products = 0, memory = 0;  // DeviceLimits as clocks and widths promise them; GPUs only
-};
-
 // What a device can do at most; 0: not known.
 struct DeviceLimits {
     double products = 0;  // f16 with f32 sums, operations a second
     double memory = 0;    // of its own, bytes read and written a second
 };
 
+struct DeviceInfo {
+    std::string id;    // "host", later "cuda:0", "hip:0"
+    std::string name;  // "AMD EPYC, 2 threads, AVX-512"; "Emulated card, 40 MiB of RAM"
+    Face face = Face::unified;
+    size_t granule_bytes = 0;
+    uint64_t total_bytes = 0;  // of the device's memory
+    uint64_t free_bytes = 0;   // for everybody, as of the last allocation
+    unsigned threads = 0;      // host only
+    DeviceLimits promised;     // by clocks and widths; GPUs only
+};
+
 using GranuleId = uint32_t;  // index by creation, 0..created-1
 using RangeId = uint32_t;
 using RecordingId = uint32_t;
 
-// An in-order queue of device work. Work of different streams may overlap, and so may copies of the
-// copy stream between two of its events.
+// An in-order queue of device work. Work of different streams may overlap.
 enum class StreamId : uint8_t { compute, copy };
 
 // A point in a stream; see Device::record.

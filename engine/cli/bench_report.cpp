@@ -41,11 +41,8 @@ void print_reading(std::ostream& out, const StageReport& report, const Limits& l
     const Report& reading = last.reading;
     out << "reading       " << spread(report.reading) << " (" << grouped(report.stage.prompt_tokens)
         << " tokens from " << grouped(last.depth) << "; predicted "
-        << fixed(report.predicted_reading, 0) << ")\n  steps       ";
-    for (size_t i = 0; i < reading.chunks.size(); ++i)
-        out << (i ? ", " : "") << reading.chunks[i].chunk << " from "
-            << grouped(reading.chunks[i].from);
-    out << "\n  time        ";
+        << fixed(report.predicted_reading, 0) << ")\n  steps       " << steps_text(reading)
+        << "\n  time        ";
     for (int i = 0; i < kPhases; ++i)
         out << (i ? ", " : "") << phase_name(static_cast<Phase>(i)) << " "
             << percent(share_of(last.phases[i], reading.read_seconds));
@@ -95,6 +92,14 @@ void print_sweep(std::ostream& out, const BenchReport& report) {
 }
 
 }  // namespace
+
+std::string steps_text(const Report& reading) {
+    std::string text;
+    for (const ScheduledChunks& part : reading.chunks)
+        text +=
+            (text.empty() ? "" : ", ") + std::to_string(part.chunk) + " from " + grouped(part.from);
+    return text;
+}
 
 double hit_share(const BenchResult& result) {
     const uint64_t picks = result.hits + result.misses;
@@ -194,8 +199,8 @@ void print_json(std::ostream& out, const Engine& engine, const BenchReport& repo
     json["device"] = engine.device().name;
     for (const StageReport& stage : report.stages) json["stages"].push_back(json_of(stage));
     json["rates"] = ordered_json::parse(engine.profile(report.rates).json())["rates"];
-    json["limits"] = {{"products_flop_per_s", report.limits.products},
-                      {"memory_bytes_per_s", report.limits.memory},
+    json["limits"] = {{"products_flop_per_s", report.limits.device.products},
+                      {"memory_bytes_per_s", report.limits.device.memory},
                       {"link_bytes_per_s", report.limits.link}};
     json["budget_bytes"] = plan.budget_bytes;
     json["granule_bytes"] = plan.granule_bytes;
@@ -228,12 +233,13 @@ void print_text(std::ostream& out, const Engine& engine, const BenchReport& repo
         << gigabytes(rates.memory) << " GB/s, cells " << gigabytes(rates.cells) << " G/s, layer "
         << fixed(rates.layer * 1e6, 0) << " us\n";
     const Limits& limits = report.limits;
-    if (limits.products > 0)
-        out << "at most       products " << tflops(limits.products) << " TFLOP/s ("
-            << percent(rates.products / limits.products) << " reached), memory "
-            << gigabytes(limits.memory) << " GB/s (" << percent(rates.weights / limits.memory)
-            << " by weights), link " << gigabytes(limits.link) << " GB/s ("
-            << percent(share_of(rates.link, limits.link)) << ")\n";
+    if (limits.device.products > 0)
+        out << "at most       products " << tflops(limits.device.products) << " TFLOP/s ("
+            << percent(rates.products / limits.device.products) << " reached), memory "
+            << gigabytes(limits.device.memory) << " GB/s ("
+            << percent(rates.weights / limits.device.memory) << " by weights), link "
+            << gigabytes(limits.link) << " GB/s (" << percent(share_of(rates.link, limits.link))
+            << ")\n";
     out << "budget        " << format_bytes(plan.budget_bytes) << " in "
         << plan.budget_bytes / plan.granule_bytes << " granules of "
         << format_bytes(plan.granule_bytes) << "\n";

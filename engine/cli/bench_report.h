@@ -49,6 +49,8 @@ struct BenchReport {
 };
 
 nlohmann::ordered_json json_of(const StageReport& report);
+// "6144 from 0, 5632 from 423,936"
+std::string steps_text(const Report& reading);
 // Share of picked experts that had a slot while the stage answered.
 double hit_share(const BenchResult& result);
 

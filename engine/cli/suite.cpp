@@ -189,11 +189,7 @@ Table::Row text_of(const Row& row) {
     add(fixed(100 * last.reading.memory_seconds / last.reading.read_seconds, 2) + " %");
     add(std::to_string(row.allocations) + ", " +
         std::to_string(static_cast<int64_t>(row.free_before - row.free_after)));
-    std::string steps;
-    for (const ScheduledChunks& part : last.reading.chunks)
-        steps += (steps.empty() ? "" : ", ") + std::to_string(part.chunk) + " from " +
-                 grouped(part.from);
-    add(steps);
+    add(steps_text(last.reading));
     return text;
 }
 

@@ -104,6 +104,16 @@ uint32_t ExpertCache::resident() const {
     return count;
 }
 
+ExpertCache::Picks ExpertCache::picks() const {
+    Picks picks;
+    for (const gpu::ExpertCacheView& view : known_) {
+        picks.hits += *view.hits;
+        picks.misses += *view.misses;
+        picks.bytes_copied += *view.bytes_copied;
+    }
+    return picks;
+}
+
 void ExpertCache::evict(uint32_t layer, uint32_t slot) {
     gpu::ExpertCacheView& view = known_[layer];
     const int32_t expert = view.expert_in[slot];

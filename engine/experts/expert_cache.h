@@ -59,6 +59,12 @@ class ExpertCache {
     // The same as the host knows it: as of the last read_back() and what it changed since.
     const gpu::ExpertCacheView& known(uint32_t layer) const { return known_[layer]; }
 
+    // Of all layers since the tables were made, as the host knows them.
+    struct Picks {
+        uint64_t hits = 0, misses = 0, bytes_copied = 0;
+    };
+    Picks picks() const;
+
     // 0, 1, .. experts - 1: the list for kernels that go through all of a layer's experts.
     std::span<const int32_t> numbers() const { return numbers_; }
 

@@ -284,7 +284,6 @@ DeviceProfile DeviceProfile::of(gpu::Device& device, const Rates& rates) {
     buffers.expert_out_bytes = static_cast<uint32_t>(kernels.expert_out_bytes());
     buffers.hidden_value_bytes = kernels.keeps_hidden_values() ? sizeof(float) : 0;
     buffers.ring_wave = kernels.experts_at_once();
-    buffers.ring_waves = 4;
     return profile;
 }
 

@@ -122,16 +122,10 @@ void MemoryManager::publish(bool now, Compute compute) {
         if (word.in_budget()) ++frame.granules[static_cast<int>(word.owner())];
 
     Counters& counters = telemetry_.counters;
-    uint64_t hits = 0, misses = 0, copied = 0;
-    for (uint32_t n = 0; n < model_.facts.layers; ++n) {
-        const gpu::ExpertCacheView& view = experts_->known(n);
-        hits += *view.hits;
-        misses += *view.misses;
-        copied += *view.bytes_copied;
-    }
-    counters.expert_hits.store(hits, std::memory_order_relaxed);
-    counters.expert_misses.store(misses, std::memory_order_relaxed);
-    counters.bytes_copied.store(copied, std::memory_order_relaxed);
+    const ExpertCache::Picks picks = experts_->picks();
+    counters.expert_hits.store(picks.hits, std::memory_order_relaxed);
+    counters.expert_misses.store(picks.misses, std::memory_order_relaxed);
+    counters.bytes_copied.store(picks.bytes_copied, std::memory_order_relaxed);
     counters.driver_allocations_after_load.store(driver_allocations_after_load(),
                                                  std::memory_order_relaxed);
     telemetry_.map.publish();

@@ -260,7 +260,7 @@ DeviceFacts Planner::device_of(const Plan& plan) const {
 }
 
 Rates Planner::rates_of(const DeviceFacts& device) const {
-    return corrected_.value_or(device.rates.value_or(unmeasured_host(device.threads)));
+    return corrected_.value_or(granary::rates_of(device));
 }
 
 PromptTime Planner::predict_prompt(const Plan& plan, const std::vector<ScheduledChunks>& schedule,

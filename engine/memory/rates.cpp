@@ -68,13 +68,17 @@ Rates Rates::with_threads(uint32_t from, uint32_t to) const {
     return rates;
 }
 
+Rates rates_of(const DeviceFacts& device) {
+    return device.rates.value_or(unmeasured_host(device.threads));
+}
+
 double kv_values(const ModelFacts& model) {
     return 2.0 * model.attention.kv_heads * model.attention.head_dim *
            (model.layers - model.delta_layers);
 }
 
 Predictor::Predictor(const ModelFacts& model, const DeviceFacts& device, const Plan& plan)
-    : Predictor(model, device, plan, device.rates.value_or(unmeasured_host(device.threads))) {}
+    : Predictor(model, device, plan, rates_of(device)) {}
 
 Predictor::Predictor(const ModelFacts& model, const DeviceFacts& device, const Plan& plan,
                      const Rates& rates)

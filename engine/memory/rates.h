@@ -17,6 +17,9 @@
 
 namespace granary {
 
+// The device's rates, or those guessed for a processor of as many threads.
+Rates rates_of(const DeviceFacts& device);
+
 // K and V values of a cell in all layers.
 double kv_values(const ModelFacts& model);
 

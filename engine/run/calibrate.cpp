@@ -72,7 +72,7 @@ class Calibration {
     }
 
     Result<Rates> run() {
-        Rates rates = core_.facts.rates.value_or(unmeasured_host(core_.facts.threads));
+        Rates rates = rates_of(core_.facts);
         if (auto r = take_loan(); !r) return tl::unexpected(r.error());
         const uint32_t chunk = loan_.chunk;
         if (auto r = measure_memory(rates); !r) return tl::unexpected(r.error());
@@ -189,10 +189,7 @@ class Calibration {
         memory_.experts().read_back();
         if (auto r = device_.synchronize(gpu::StreamId::compute); !r)
             return tl::unexpected(r.error());
-        uint64_t bytes = 0;
-        for (uint32_t n = 0; n < model_.facts.layers; ++n)
-            bytes += *memory_.experts().known(n).bytes_copied;
-        return bytes;
+        return memory_.experts().picks().bytes_copied;
     }
 
     // Seconds of a token at `depth` that misses nothing, by the line through what each of many took

@@ -85,11 +85,10 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     const bool values = f32 || kernels.keeps_hidden_values();
     facts.hidden_value_bytes = values ? sizeof(float) : 0;
     facts.ring_wave = kernels.experts_at_once();
-    facts.ring_waves = 4;
     if (!facts.host) {
-        const gpu::DeviceInfo& info = device.info();
-        if (info.products > 0 && info.memory > 0)
-            facts.rates = unmeasured_card(info.products, info.memory);
+        const gpu::DeviceLimits& promised = device.info().promised;
+        if (promised.products > 0 && promised.memory > 0)
+            facts.rates = unmeasured_card(promised.products, promised.memory);
         return facts;
     }
     facts.threads = device.info().threads;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "engine/memory/rates.h"
 #include "engine/model/rope.h"
 #include "engine/run/device.h"
 #include "engine/run/engine_impl.h"
@@ -303,7 +304,7 @@ std::shared_ptr<const Tokenizer> Engine::tokenizer() const {
     return impl_->tokenizer;
 }
 Rates Engine::Impl::rates() const {
-    return pace.corrected(core->facts.rates.value_or(unmeasured_host(core->facts.threads)));
+    return pace.corrected(rates_of(core->facts));
 }
 std::optional<Rates> Engine::learned_rates() const {
     if (!impl_->pace.knows_reading()) return {};

@@ -188,8 +188,7 @@ Result<Limits> Engine::Impl::measure_limits() {
     const auto measured = [&]() -> Result<void> {
         auto most = device.measure_limits(room);
         if (!most) return tl::unexpected(most.error());
-        limits.products = most->products;
-        limits.memory = most->memory;
+        limits.device = *most;
         if (memory.experts().rows() == 0) return {};
         // The gates of all experts of a layer lie side by side in the file.
         double seconds = 0;

@@ -65,8 +65,8 @@ Result<void> GpuMemory::initialise(std::shared_ptr<const Driver> driver, const O
     info_.id = (driver->api() == Api::cuda ? "cuda:" : "hip:") + std::to_string(facts->ordinal);
     info_.name = facts->name;
     facts_ = *facts;
-    info_.products = facts->processors * facts->clock_hz * products_a_clock(facts->capability);
-    info_.memory = facts->memory_rate;
+    info_.promised = {facts->processors * facts->clock_hz * products_a_clock(facts->capability),
+                      facts->memory_rate};
     info_.face = Face::card;
 
     auto context = SharedContext::create(std::move(driver), options.device);

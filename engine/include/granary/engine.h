@@ -157,11 +157,10 @@ struct BenchResult {
     uint64_t hits = 0, misses = 0;                   // of experts, while answering
     std::vector<TokenTime> tokens;
 };
-// What the device does at most, measured now, bytes or operations a second; 0: not known.
+// What the device does at most, measured now.
 struct Limits {
-    double products = 0;  // f16 with f32 sums
-    double memory = 0;    // the device's own, read and written
-    double link = 0;      // one long copy of weights to the device
+    gpu::DeviceLimits device;
+    double link = 0;  // bytes a second of a long copy of weights to it; 0: not known
 };
 
 enum class LogLevel : uint8_t { info, warning, error };
@@ -242,7 +241,7 @@ class Engine {
     Result<std::vector<BenchResult>> bench(std::span<const BenchStage> stages,
                                            const Listener& listener = {},
                                            const StopSignal* stop = nullptr);
-    // In a fraction of a second.
+    // In a fraction of a second. A GPU loads kernels for it and lets them go.
     Result<Limits> measure_limits();
     // Of the device's memory, for everybody, as its driver says now.
     uint64_t free_bytes_now();
