@@ -340,8 +340,10 @@ const std::array<Setting, 14>& table() {
          set_cache_floor,
          [](const Settings& s) { return cache_floor_text(s.cache_floor); }},
         {{"cpu-share",
-          "Share of the experts that a short reading step misses that the CPU computes where they "
-          "lie in main memory, instead of copying them (auto: none while deterministic is on)."},
+          "Share of the experts missing on the card that the CPU computes in main memory instead "
+          "of their being copied: for answers beside a GPU while deterministic is off, and for "
+          "short reading steps on the emulated card (auto: none while deterministic is on, else "
+          "what is fastest)."},
          set_cpu_share,
          [](const Settings& s) {
              return s.cpu_share ? std::to_string(*s.cpu_share) + "%" : std::string("auto");

@@ -118,6 +118,8 @@ class DeviceMemory {
     virtual Result<void> synchronize(StreamId stream) = 0;
     // The caller waits until the event's stream has got there; errors are left to synchronize.
     virtual void wait_here(Event event) = 0;
+    // Whether its stream has got there, or never will: the device has failed.
+    virtual bool passed(Event event) = 0;
 
     // ---- measurements --------------------------------------------------------------------
     // Marks 0 .. kMarks - 1 of the compute stream remember when it got to them. A device that

@@ -13,8 +13,8 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <utility>
 #include <string>
+#include <utility>
 
 #include "gpu/kv_format.h"
 #include "gpu/rope_table.h"
@@ -84,7 +84,7 @@ struct RouterShape {
 
 // Which experts each row goes to. Route r = row * used + rank.
 struct Routes {
-    int32_t* expert = nullptr;  // [rows, used], best first
+    int32_t* expert = nullptr;  // [rows, used], best first; -1: the processor's, see CpuShare
     float* weight = nullptr;    // [rows, used]
     int32_t* count = nullptr;   // [experts] routes of each expert
     int32_t* first = nullptr;   // [experts + 1] where each expert's routes begin in `order`
@@ -124,12 +124,39 @@ struct ExpertCacheView {
     uint64_t* bytes_copied = nullptr;
 };
 
+// The processor's share of a decode step of one row. Of the experts that a layer finds missing the
+// device leaves some, the coldest, to the processor, which computes them where they lie while the
+// device does the rest of the layer. Both see the request: page-locked host memory, in which one
+// layer asks at a time: with a number that is tick * kLayers + layer, written behind all else; the
+// answer comes with the same, behind all else.
+struct CpuRequest {
+    static constexpr uint32_t kMost = 64;  // experts
+    static constexpr uint64_t kLayers = 1 << 16, kNone = ~uint64_t{0};
+    // The device's
+    uint64_t asked = kNone;
+    uint32_t count = 0;  // of experts; 0 in the last layer only, which asks always
+    int32_t expert[kMost] = {};
+    float weight[kMost] = {};
+    // The processor's
+    alignas(128) uint64_t answered = kNone;
+};
+struct CpuShare {
+    CpuRequest* request = nullptr;  // null: nothing is left to the processor
+    float* x = nullptr;             // page-locked [hidden], of the request
+    const float* sum = nullptr;     // page-locked [hidden], of the answer: weight * output, summed
+    uint64_t* pending = nullptr;    // device memory: whose answer is not yet added; kNone
+    const uint8_t* of_misses = nullptr;  // device memory [CpuRequest::kMost + 1]: of so many misses
+                                         // so many are the processor's
+    uint32_t layer = 0;
+    bool last = false;  // of the step's layers
+};
+
 class Kernels {
   public:
     virtual ~Kernels() = default;
 
-    // Asked now and then by what takes long, on the calling thread. Once it says false, attention of
-    // a prompt leaves out the rest: its results are wrong then, and nobody may use them.
+    // Asked now and then by what takes long, on the calling thread. Once it says false, attention
+    // of a prompt leaves out the rest: its results are wrong then, and nobody may use them.
     void set_wanted(std::function<bool()> wanted) { wanted_ = std::move(wanted); }
 
     // What of a model these kernels have no room for, with both numbers, for people; empty:
@@ -270,18 +297,21 @@ class Kernels {
     virtual void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                                const DecodePlace* place) = 0;
 
+    // Whether route_and_fetch and combine_and_norm know of a share; others ignore it.
+    virtual bool shares_with_cpu() const { return false; }
     // What follows each other in every layer of a decode step, for backends that do it at once.
-    // route, then fetch_experts where the layer has slots.
+    // route, then fetch_experts where the layer has slots. What is left to the processor has no
+    // expert and no weight in `routes` afterwards, which expert_ffn and combine leave out.
     virtual void route_and_fetch(const RouterShape& shape, const Weight& router, const float* x,
                                  const Routes& routes, const ExpertCacheView& cache,
-                                 const DecodePlace* place) {
+                                 const DecodePlace* place, const CpuShare& /*share*/) {
         route(shape, router, x, routes);
         if (cache.slots > 0) fetch_experts(cache, routes, shape.used, place);
     }
-    // combine, then rms_norm of x.
+    // combine, then x += what the processor has put out, then rms_norm of x.
     virtual void combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,
                                   const void* out, float* x, const float* weight, float eps,
-                                  const Activations& norm) {
+                                  const Activations& norm, const CpuShare& /*share*/) {
         combine(routes, used, hidden, out, x);
         rms_norm(x, weight, eps, norm);
     }

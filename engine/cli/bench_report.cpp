@@ -72,6 +72,9 @@ void print_answering(std::ostream& out, const StageReport& report) {
         out << "  experts     " << percent(hit_share(report.last))
             << " were there; if all were picked as often, " << percent(report.uniform_hits)
             << " would be and " << fixed(report.predicted_answering, 0) << " tok/s predicted\n";
+    if (report.last.left_to_cpu)
+        out << "  processor   computed " << grouped(report.last.left_to_cpu) << " of "
+            << grouped(report.last.misses) << " that were missed\n";
 }
 
 void print_sweep(std::ostream& out, const BenchReport& report) {
@@ -154,6 +157,8 @@ ordered_json json_of(const StageReport& report) {
     json["predicted_decode_tok_s_uniform"] = report.predicted_answering;
     json["hit_share"] = hit_share(last);
     json["hit_share_uniform"] = report.uniform_hits;
+    json["experts_missed"] = last.misses;
+    json["experts_left_to_cpu"] = last.left_to_cpu;
     json["token_seconds"] = {{"p50", report.tokens.median},
                              {"p99", report.tokens.p99},
                              {"max", report.tokens.most},

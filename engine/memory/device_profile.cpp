@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr uint32_t kVersion = 2;  // 2: gather, unpack
+constexpr uint32_t kVersion = 3;  // 2: gather, unpack; 3: cpu
 constexpr const char* kVersionKey = "granary_device_profile";
 constexpr size_t kMostText = 512;
 constexpr uint64_t kMostBytes = uint64_t{1} << 48;
@@ -27,9 +27,10 @@ struct Field {
     T Rates::*member;
     T least, most;
 };
-constexpr std::array<Field<double>, 9> kRates{{
+constexpr std::array<Field<double>, 10> kRates{{
     {"link_bytes_per_s", &Rates::link, 1e6, 1e14},
     {"gather_bytes_per_s", &Rates::gather, 1e6, 1e14},
+    {"cpu_bytes_per_s", &Rates::cpu, 1e6, 1e14},
     {"memory_bytes_per_s", &Rates::memory, 1e6, 1e15},
     {"weights_bytes_per_s", &Rates::weights, 1e6, 1e15},
     {"unpack_bytes_per_s", &Rates::unpack, 1e6, 1e15},
@@ -316,6 +317,7 @@ DeviceFacts DeviceProfile::facts(const ModelFacts& model) const {
     facts.expert_out_bytes = buffers.expert_out_bytes;
     facts.hidden_value_bytes = buffers.hidden_value_bytes;
     facts.ring_wave = buffers.ring_wave;
+    facts.shares_with_cpu = !facts.host;
     facts.ring_waves = buffers.ring_waves;
     facts.rates = rates;
     return facts;

@@ -17,6 +17,8 @@ inline constexpr uint32_t kDecodeRows = 8;       // tokens of one decode step at
 inline constexpr uint32_t kSmallestChunk = 64;   // tokens of the smallest loan
 inline constexpr uint32_t kLargestChunk = 16384;
 
+inline constexpr uint64_t kCpuWorkerBytes = 256;  // what CpuWorker keeps on a device
+
 constexpr uint64_t round_up(uint64_t value, uint64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
@@ -79,8 +81,9 @@ struct WorkspaceLayout {
     uint64_t best = 0;    // int32 [kDecodeRows]
     uint64_t place = 0;   // gpu::DecodePlace
     uint64_t scratch = 0, scratch_bytes = 0;
-    uint64_t shared = 0;  // gpu::ExpertEntry [layers] of the shared experts
-    uint64_t tables = 0;  // one expert table per layer
+    uint64_t shared = 0;      // gpu::ExpertEntry [layers] of the shared experts
+    uint64_t cpu_worker = 0;  // kCpuWorkerBytes; not on the host
+    uint64_t tables = 0;      // one expert table per layer
     uint64_t table_stride = 0;
     uint64_t bytes = 0;
 };

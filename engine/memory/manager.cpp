@@ -78,6 +78,7 @@ Result<std::unique_ptr<MemoryManager>> MemoryManager::create(gpu::Device& device
     const uint64_t fixed_bytes = plan.fixed ? model.facts.fixed_bytes : 0;
     const uint64_t bytes = fixed_bytes + m.experts_->fill_bytes();
     uint64_t done = 0;
+    const auto start = std::chrono::steady_clock::now();
     if (plan.fixed) {
         std::byte* const base = device.base(m.fixed_.id);
         for (const Model::Fixed& fixed : model.fixed()) {
@@ -91,6 +92,9 @@ Result<std::unique_ptr<MemoryManager>> MemoryManager::create(gpu::Device& device
     }
     if (auto r = m.experts_->fill(progress, done, bytes); !r) return tl::unexpected(r.error());
     if (auto r = m.quiesce(); !r) return tl::unexpected(r.error());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    constexpr uint64_t kEnoughToTell = 256 << 20;
+    if (bytes >= kEnoughToTell) m.load_rate_ = static_cast<double>(bytes) / took.count();
     m.end_load();
     m.publish(true);
     return manager;

@@ -43,6 +43,9 @@ class MemoryManager {
     // nothing. create() ends so, too.
     void end_load() { allocations_at_load_ = device_.driver_allocations(); }
 
+    // Bytes a second that came over the link at the load; 0: too few to tell.
+    double load_rate() const { return load_rate_; }
+
     std::byte* workspace() const { return device_.base(workspace_.id); }
     // Page-locked host memory for int32 [kDecodeRows] and f32 [kDecodeRows, vocab].
     std::byte* results() const { return results_.data.get(); }
@@ -201,6 +204,7 @@ class MemoryManager {
     uint32_t capacity_ = 0;                 // granules of the whole pool at its load
     std::vector<gpu::GranuleId> quarantined_;
     std::vector<gpu::GranuleId> released_;  // to the driver, while the budget is lowered
+    double load_rate_ = 0;
     uint64_t allocations_at_load_ = 0;
     std::optional<Error> lost_;
     std::chrono::steady_clock::time_point last_frame_{};  // long ago: the first frame is due

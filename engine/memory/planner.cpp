@@ -205,7 +205,11 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     // On the host the CPU's kernels are the device's own, bit for bit: a share that is asked for is
     // given under `deterministic` too.
     plan.card = frame.card;
-    if (frame.card) plan.cpu_share = settings.cpu_share.value_or(settings.deterministic ? 0 : 100);
+    if (frame.card && device.host)
+        plan.cpu_share = settings.cpu_share.value_or(settings.deterministic ? 0 : 100);
+    // Beside a GPU they differ in the last bits.
+    if (frame.card && !device.host && device.shares_with_cpu && !settings.deterministic)
+        plan.answer_share = settings.cpu_share.value_or(kFastestShare);
     const uint32_t chunk = settings.prefill.kind == AutoCount::Kind::number
                                ? std::clamp(settings.prefill.number, kSmallestChunk, kLargestChunk)
                                : quickest_chunk(frame, plan);

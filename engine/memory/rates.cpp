@@ -36,6 +36,7 @@ Rates unmeasured_host(uint32_t threads) {
     const double n = std::max(threads, 1u);
     Rates rates;
     rates.link = rates.gather = 6e9 * std::min(n, 4.0);
+    rates.cpu = 8e9 * n;
     rates.memory = 12e9 * std::min(n, 6.0);
     rates.weights = 8e9 * n;
     rates.unpack = 8e9 * n;
@@ -49,6 +50,7 @@ Rates unmeasured_host(uint32_t threads) {
 Rates unmeasured_card(double products, double memory) {
     Rates rates;
     rates.link = rates.gather = 20e9;  // between PCIe 4 and 5; nothing tells before a copy is made
+    rates.cpu = 20e9;                  // between a laptop's two channels and a server's many
     rates.memory = 0.8 * memory;
     rates.weights = 0.35 * memory;
     rates.unpack = 0.15 * memory;
@@ -62,8 +64,8 @@ Rates unmeasured_card(double products, double memory) {
 Rates Rates::with_threads(uint32_t from, uint32_t to) const {
     Rates rates = *this;
     const double factor = static_cast<double>(to) / from;
-    for (double Rates::*rate :
-         {&Rates::weights, &Rates::unpack, &Rates::products, &Rates::attention, &Rates::cells})
+    for (double Rates::*rate : {&Rates::cpu, &Rates::weights, &Rates::unpack, &Rates::products,
+                                &Rates::attention, &Rates::cells})
         rates.*rate *= factor;
     return rates;
 }
@@ -230,8 +232,19 @@ double Predictor::uniform_hits(uint32_t depth) const {
 }
 
 double Predictor::token(uint32_t depth, double hits) const {
-    const auto picked = static_cast<double>(model_.experts_used * model_.row_bytes);
-    return token_without_misses(depth) + (1 - hits) * picked / rates_.gather;
+    const double missed = (1 - hits) * static_cast<double>(model_.experts_used * model_.row_bytes);
+    double seconds = missed / rates_.gather;
+    if (plan_.answer_share == kFastestShare) {
+        // Each takes what makes both end at once; a miss at least is the device's.
+        const double misses = (1 - hits) * model_.experts_used;
+        const double share = std::min(rates_.cpu / (rates_.cpu + rates_.gather),
+                                      misses > 1 ? (misses - 1) / misses : 0.0);
+        seconds *= 1 - share;
+    } else if (plan_.answer_share > 0) {
+        const double share = plan_.answer_share / 100.0;
+        seconds = std::max(seconds * (1 - share), missed * share / rates_.cpu);
+    }
+    return token_without_misses(depth) + seconds;
 }
 
 uint32_t Predictor::faster_streamed_from(uint32_t rows) const {

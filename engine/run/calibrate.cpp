@@ -76,6 +76,12 @@ class Calibration {
         if (auto r = take_loan(); !r) return tl::unexpected(r.error());
         const uint32_t chunk = loan_.chunk;
         if (auto r = measure_memory(rates); !r) return tl::unexpected(r.error());
+        if (core_.cpu) {
+            if (auto r = core_.cpu->begin(core_.plan.settings.threads, 0); !r)
+                return tl::unexpected(r.error());
+            rates.cpu = static_cast<double>(model_.facts.row_bytes) / model_.facts.layers /
+                        core_.cpu->measure(run_.arithmetic).each;
+        }
         const auto weights = output_rate();
         if (!weights) return tl::unexpected(weights.error());
         rates.weights = *weights;

@@ -23,11 +23,13 @@ void queue_step(const RunContext& run, uint32_t rows) {
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
+        const gpu::CpuShare share = run.cpu ? run.cpu->of_layer(n) : gpu::CpuShare{};
 
         mix(run, n, at, {place});
 
         kernels.rms_norm(at.x, moe.norm, model.norm_eps, at.norm);
-        kernels.route_and_fetch(moe.routing, moe.router, at.norm.values, at.routes, cache, place);
+        kernels.route_and_fetch(moe.routing, moe.router, at.norm.values, at.routes, cache, place,
+                                share);
         kernels.expert_ffn(moe.shape, cache.entries, all_experts, at.routes, at.norm, at.hidden,
                            at.expert_out);
         // The norm of what follows: the next layer, or the output.
@@ -38,7 +40,7 @@ void queue_step(const RunContext& run, uint32_t rows) {
             used = 1;
         }
         kernels.combine_and_norm(at.routes, used, moe.shape.hidden, at.expert_out, at.x,
-                                 mixer_norm(model, n + 1), model.norm_eps, at.norm);
+                                 mixer_norm(model, n + 1), model.norm_eps, at.norm, share);
     }
     queue_output(run, rows);
 }
@@ -62,6 +64,8 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
         run.device.replay(run.recorded_steps[rows - 1]);
     else
         queue_step(run, rows);
+    if (run.cpu && rows == 1)
+        run.cpu->serve(run.device.record(gpu::StreamId::compute), run.arithmetic);
     return bring_output(run, rows);
 }
 

@@ -85,6 +85,7 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     const bool values = f32 || kernels.keeps_hidden_values();
     facts.hidden_value_bytes = values ? sizeof(float) : 0;
     facts.ring_wave = kernels.experts_at_once();
+    facts.shares_with_cpu = !facts.host && kernels.shares_with_cpu();
     if (!facts.host) {
         const gpu::DeviceLimits& promised = device.info().promised;
         if (promised.products > 0 && promised.memory > 0)

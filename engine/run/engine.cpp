@@ -107,6 +107,14 @@ Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
                           shared.data(), shared.size() * sizeof shared[0]);
         if (auto r = core.device->synchronize(gpu::StreamId::compute); !r) return r;
     }
+    if (core.device->kernels().shares_with_cpu() && core.plan.rows_at_start > 0 &&
+        core.plan.rows_at_start < core.model.facts.experts) {
+        auto worker = CpuWorker::create(*core.device, core.model,
+                                        core.memory->workspace() + layout.cpu_worker);
+        if (!worker) return tl::unexpected(worker.error());
+        core.cpu = std::move(*worker);
+        if (auto r = share_with_cpu(core); !r) return r;
+    }
     if (core.device->records()) {
         auto step = record_step(context_of(core), 1);
         if (!step) return tl::unexpected(step.error());
@@ -118,6 +126,29 @@ Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
     return {};
 }
 
+Result<void> Engine::Impl::share_with_cpu(Core& core) const {
+    const uint32_t percent = core.plan.answer_share;
+    if (!core.cpu) return {};
+    if (percent == 0) return core.cpu->shares() ? core.cpu->set_shares({}) : Result<void>();
+    if (auto r = core.cpu->begin(core.plan.settings.threads, options.nice); !r) return r;
+    if (percent != kFastestShare) return core.cpu->set_shares(CpuWorker::even_shares(percent));
+    const ModelFacts& facts = core.model.facts;
+    const CpuWorker::Seconds processor = core.cpu->measure(options.arithmetic);
+    // A kernel gathers at nine tenths of what copies reach.
+    const double rate =
+        core.memory->load_rate() > 0 ? 0.9 * core.memory->load_rate() : rates_of(core.facts).gather;
+    const double gather = static_cast<double>(facts.row_bytes) / facts.layers / rate;
+    const CpuWorker::Shares shares = CpuWorker::fastest_shares(processor, gather);
+    char text[160];
+    std::snprintf(
+        text, sizeof text,
+        "of %u experts that a layer of an answer misses the processor computes %u: %.0f us "
+        "each, the link %.0f us",
+        facts.experts_used, shares[facts.experts_used], 1e6 * processor.each, 1e6 * gather);
+    log(LogLevel::info, text);
+    return core.cpu->set_shares(shares);
+}
+
 RunContext Engine::Impl::context_of(const Core& core) const {
     return {*core.device,
             core.model,
@@ -126,6 +157,7 @@ RunContext Engine::Impl::context_of(const Core& core) const {
             workspace_layout(core.model.facts, core.facts, core.plan.max_context),
             options.arithmetic,
             core.recorded_steps,
+            core.cpu.get(),
             phases};
 }
 
@@ -181,6 +213,7 @@ Result<bool> Engine::Impl::apply(const Settings& settings) {
         // Where the layout stays as it is, only the plan changes.
         if (wanted == running) {
             core->plan = *plan;
+            if (auto r = share_with_cpu(*core); !r) return tl::unexpected(r.error());
             return false;
         }
         // Within the pool that was laid a budget can fall and rise while conversations live.
@@ -198,6 +231,7 @@ Result<bool> Engine::Impl::apply(const Settings& settings) {
     if (!next) return tl::unexpected(next.error());
 
     for (auto& [id, conversation] : conversations) give_up(conversation);
+    core->cpu.reset();
     core->memory.reset();
     core = std::move(*next);
     auto laid = lay(*core, {});

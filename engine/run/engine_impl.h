@@ -28,6 +28,7 @@ struct Core {
     // Destroyed before the device. Null: prepared and not laid, or lost for good.
     std::unique_ptr<MemoryManager> memory;
     std::vector<gpu::RecordingId> recorded_steps;  // see RunContext
+    std::unique_ptr<CpuWorker> cpu;                // null: of no use to the device
 };
 
 struct Engine::Impl {
@@ -97,6 +98,8 @@ struct Engine::Impl {
     Result<void> open(const std::string& path, const EngineOptions& given);
     Result<std::vector<TokenId>> tokens_of(const Request& request) const;
     Result<bool> apply(const Settings& settings);
+    // Gives the processor the share of a token's missed experts that the plan says.
+    Result<void> share_with_cpu(Core& core) const;
     // Lowers or raises the budget within what was laid.
     Result<void> change_budget(const Plan& plan);
     Result<Report> answer(ConversationId id, const Request& request, const Listener& listener,

@@ -127,6 +127,8 @@ class Engine::Impl::BenchRun {
         const Counters& counters = engine_.telemetry.counters;
         know();
         const uint64_t hits = counters.expert_hits, misses = counters.expert_misses;
+        const CpuWorker* const cpu = engine_.core->cpu.get();
+        const uint64_t computed = cpu ? cpu->experts_computed() : 0;
         uint64_t copied = counters.bytes_copied;
         double answering = 0;
         for (uint32_t i = 0; i < count; ++i) {
@@ -147,6 +149,7 @@ class Engine::Impl::BenchRun {
         }
         result.hits = counters.expert_hits - hits;
         result.misses = counters.expert_misses - misses;
+        result.left_to_cpu = cpu ? cpu->experts_computed() - computed : 0;
         if (answering > 0) result.decode_tok_s = count / answering;
         return {};
     }

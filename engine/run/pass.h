@@ -9,6 +9,7 @@
 #include "engine/memory/manager.h"
 #include "engine/model/model.h"
 #include "engine/run/checkpoint.h"
+#include "engine/run/cpu_worker.h"
 #include "engine/run/phases.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
@@ -45,6 +46,7 @@ struct RunContext {
     gpu::Arithmetic arithmetic = gpu::Arithmetic::fast;
     // Decode steps of 1, 2 .. rows, where the device records work.
     std::span<const gpu::RecordingId> recorded_steps{};
+    CpuWorker* cpu = nullptr;      // of recorded steps; null: the device computes every expert
     PhaseClock* phases = nullptr;  // of prompts, for benches
     // For calibration: experts without a slot are not copied; others stand in for them.
     bool stand_ins = false;

@@ -102,10 +102,11 @@ Result<void> CudaKernels::load_attention() {
         }
         const std::string mma = "attention_prompt_" + dim, wgmma = "attention_prompt_wgmma_" + dim;
         if (auto r = find("attention_prompt", {{mma.c_str(), &at.prompt[head]}}); !r) return r;
-        if (auto r =
-                find_optional("attention_prompt_wgmma", {{wgmma.c_str(), &at.prompt_wgmma[head]}});
-            !r)
-            return r;
+        if (kHeadSizes[head] > 64)  // smaller ones have none
+            if (auto r =
+                    find_wgmma("attention_prompt_wgmma", {{wgmma.c_str(), &at.prompt_wgmma[head]}});
+                !r)
+                return r;
         if (auto r = allow(at.prompt[head], launch_of(head, false).shared); !r) return r;
         if (auto r = allow(at.prompt_wgmma[head], launch_of(head, true).shared); !r) return r;
     }

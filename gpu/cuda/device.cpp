@@ -260,6 +260,12 @@ void GpuMemory::wait_here(gpu::Event event) {
     queued([&] { streams_->wait_here(event); });
 }
 
+bool GpuMemory::passed(gpu::Event event) {
+    bool passed = true;  // of a device that is lost
+    queued([&] { passed = streams_->passed(event); });
+    return passed;
+}
+
 void GpuMemory::mark(uint32_t number) {
     queued([&] { streams_->mark(number); });
 }

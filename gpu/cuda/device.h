@@ -53,6 +53,7 @@ class GpuMemory : public virtual DeviceMemory {
     void wait(StreamId stream, gpu::Event event) override;
     Result<void> synchronize(StreamId stream) override;
     void wait_here(gpu::Event event) override;
+    bool passed(gpu::Event event) override;
     void mark(uint32_t number) override;
     double seconds_between(uint32_t from, uint32_t to) override;
     uint64_t free_bytes_now() override;

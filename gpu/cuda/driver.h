@@ -203,6 +203,7 @@ class Driver {
     Entry<Event> event_destroy{*this, "cuEventDestroy_v2", "hipEventDestroy"};
     Entry<Event, Stream> event_record{*this, "cuEventRecord", "hipEventRecord"};
     Entry<Event> event_synchronize{*this, "cuEventSynchronize", "hipEventSynchronize"};
+    Entry<Event> event_query{*this, "cuEventQuery", "hipEventQuery"};
     Entry<float*, Event, Event> event_elapsed{*this, "cuEventElapsedTime", "hipEventElapsedTime"};
     Entry<Address, unsigned char, size_t, Stream> fill_async{*this, "cuMemsetD8Async",
                                                              "hipMemsetD8Async"};

@@ -47,12 +47,12 @@ void CudaKernels::note_routes(const ExpertCacheView& cache, const Routes& routes
 }
 
 FetchExperts CudaKernels::fetch_job(const ExpertCacheView& cache, uint32_t routes,
-                                    const DecodePlace* place) const {
+                                    const DecodePlace* place, const CpuShare& share) const {
     const uint32_t most = std::min(routes, std::min(cache.experts, cache.slots));
     std::byte* const pieces =
         scratch_.require(decode_route_bytes() + size_t{most} * 3 * sizeof(GatherPiece)) +
         decode_route_bytes();
-    return {cache, place, reinterpret_cast<GatherPiece*>(pieces), most};
+    return {cache, place, reinterpret_cast<GatherPiece*>(pieces), most, share};
 }
 
 void CudaKernels::gather(const FetchExperts& job) {

@@ -50,7 +50,8 @@ extern "C" __global__ void __launch_bounds__(1024)
     let_next_begin();
     wait_for_kernels_ahead();
     fetch(
-        job, routes, [&](uint32_t e) { return count[e]; }, keys);
+        job, routes, [&](uint32_t e) { return count[e]; }, keys,
+        [](const uint16_t*, uint32_t misses) { return misses; });
 }
 
 }  // namespace granary::gpu::cuda

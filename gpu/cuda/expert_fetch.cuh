@@ -81,10 +81,12 @@ __device__ __noinline__ uint32_t place_misses(const FetchExperts& job, const uin
     return copies;
 }
 
-// count_of(e): routes to expert e, of `routes` in all.
-template <class Count>
+// count_of(e): routes to expert e, of `routes` in all. leave(missed, misses): takes away those that
+// others compute, and answers how many stay.
+template <class Count, class Leave>
 __device__ __forceinline__ void fetch(const FetchExperts& job, uint32_t routes,
-                                      const Count& count_of_expert, unsigned long long* keys) {
+                                      const Count& count_of_expert, unsigned long long* keys,
+                                      const Leave& leave) {
     __shared__ uint16_t missed[512];  // routes are at most so many
     __shared__ uint32_t in_warp[32];  // misses, and hits * 65,536
     const ExpertCacheView& cache = job.cache;
@@ -120,7 +122,8 @@ __device__ __forceinline__ void fetch(const FetchExperts& job, uint32_t routes,
         }
         __syncthreads();
     }
-    const uint32_t copies = misses > 0 ? place_misses(job, missed, misses, routes, keys) : 0;
+    const uint32_t stay = leave(missed, misses);
+    const uint32_t copies = stay > 0 ? place_misses(job, missed, stay, routes, keys) : 0;
     for (uint32_t i = 3 * copies + thread; i < 3 * job.most; i += threads)
         job.pieces[i] = {nullptr, nullptr, 0};
     if (thread == 0) {

@@ -53,8 +53,8 @@ class CudaKernels : public Kernels {
     void combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
                  float* x) override;
     void combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
-                          float* x, const float* weight, float eps,
-                          const Activations& norm) override;
+                          float* x, const float* weight, float eps, const Activations& norm,
+                          const CpuShare& share) override;
     void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override;
 
     // ---- matrices
@@ -102,7 +102,8 @@ class CudaKernels : public Kernels {
                        const DecodePlace* place) override;
     void route_and_fetch(const RouterShape& shape, const Weight& router, const float* x,
                          const Routes& routes, const ExpertCacheView& cache,
-                         const DecodePlace* place) override;
+                         const DecodePlace* place, const CpuShare& share) override;
+    bool shares_with_cpu() const override { return true; }
 
   private:
     // Kernels of matrices. By number of a type, see matmul.cpp; those of 0 take any type.
@@ -130,8 +131,9 @@ class CudaKernels : public Kernels {
     };
     // Finds kernels of FILE.cu; its module is loaded once.
     Result<void> find(std::string_view file, std::initializer_list<Wanted> wanted);
-    // The same where this GPU may have no such code: what is missing stays null.
-    Result<void> find_optional(std::string_view file, std::initializer_list<Wanted> wanted);
+    // The same of kernels that only compute capability 9.0 has, and not in every build: what is
+    // missing stays null.
+    Result<void> find_wgmma(std::string_view file, std::initializer_list<Wanted> wanted);
 
     // Queues a launch; an error is the next synchronize's. The arguments' types must be the
     // kernel's own.
@@ -171,7 +173,8 @@ class CudaKernels : public Kernels {
     // x += what the experts of its routes put out (used 0: nothing), then its norm (no values and
     // no codes: none), a row of a decode step a block.
     void combine_norm(const Routes& routes, uint32_t used, float* x, const void* out,
-                      const float* weight, float eps, const Activations& norm);
+                      const float* weight, float eps, const Activations& norm,
+                      const CpuShare& share = {});
 
     // Each subject's modules and its needs of scratch, beside its operations.
     Result<void> load_rows();
@@ -184,8 +187,8 @@ class CudaKernels : public Kernels {
     void route_decode(const RouterShape& shape, const Weight& router, const float* x,
                       const Routes& routes, const FetchExperts& fetch);
     // Of `routes` routes; and what copies the experts that it found missing.
-    FetchExperts fetch_job(const ExpertCacheView& cache, uint32_t routes,
-                           const DecodePlace* place) const;
+    FetchExperts fetch_job(const ExpertCacheView& cache, uint32_t routes, const DecodePlace* place,
+                           const CpuShare& share = {}) const;
     void gather(const FetchExperts& job);
     struct PromptBytes {
         size_t constant = 0, per_row = 0;

@@ -19,12 +19,12 @@ Result<void> CudaKernels::load_matmuls() {
         return r;
     if (auto r = find("expert_tiles", {{"expert_tiles", &to.expert_tiles}}); !r) return r;
     if (auto r = find("matmul_widen", {{"matmul_widen", &to.widen}}); !r) return r;
-    if (auto r = find_optional("matmul_dense_wgmma", {{"matmul_dense_wgmma", &to.dense_wgmma}}); !r)
+    if (auto r = find_wgmma("matmul_dense_wgmma", {{"matmul_dense_wgmma", &to.dense_wgmma}}); !r)
         return r;
-    if (auto r = find_optional("expert_matmul_wgmma",
-                               {{"expert_gate_up_wgmma_q4_k", &to.wgmma_q4_k.gate_up},
-                                {"expert_down_wgmma_q4_k", &to.wgmma_q4_k.down},
-                                {"expert_down_wgmma_q6_k", &to.wgmma_q6_k.down}});
+    if (auto r = find_wgmma("expert_matmul_wgmma",
+                            {{"expert_gate_up_wgmma_q4_k", &to.wgmma_q4_k.gate_up},
+                             {"expert_down_wgmma_q4_k", &to.wgmma_q4_k.down},
+                             {"expert_down_wgmma_q6_k", &to.wgmma_q6_k.down}});
         !r)
         return r;
     if (auto r = find("matvec", {{"matvec", &to.fast.matvec},

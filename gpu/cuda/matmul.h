@@ -14,8 +14,9 @@ namespace granary::gpu::cuda {
 // A set of experts by number.
 struct ExpertSet {
     uint32_t word[kMaxExperts / 32];
+    // Not -1, which a route has whose expert the processor computes.
     GRANARY_HOST_DEVICE bool has(uint32_t expert) const {
-        return word[expert / 32] >> expert % 32 & 1;
+        return expert < kMaxExperts && (word[expert / 32] >> expert % 32 & 1);
     }
 };
 

@@ -79,9 +79,10 @@ void CudaKernels::route(const RouterShape& shape, const Weight& router, const fl
 
 void CudaKernels::route_and_fetch(const RouterShape& shape, const Weight& router, const float* x,
                                   const Routes& routes, const ExpertCacheView& cache,
-                                  const DecodePlace* place) {
+                                  const DecodePlace* place, const CpuShare& share) {
     if (cache.slots == 0) return route(shape, router, x, routes);
-    const FetchExperts job = fetch_job(cache, routes.rows * shape.used, place);
+    const FetchExperts job =
+        fetch_job(cache, routes.rows * shape.used, place, routes.rows == 1 ? share : CpuShare{});
     route_decode(shape, router, x, routes, job);
     gather(job);
 }

@@ -44,6 +44,7 @@ struct FetchExperts {
     const DecodePlace* place;  // its tick
     GatherPiece* pieces;       // [3 * most] what is to be copied
     uint32_t most;             // misses that can be copied
+    CpuShare share;            // of a step of one row
 };
 
 }  // namespace granary::gpu::cuda

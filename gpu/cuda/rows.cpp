@@ -71,18 +71,21 @@ void CudaKernels::combine(const Routes& routes, uint32_t used, uint32_t hidden, 
 
 void CudaKernels::combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,
                                    const void* out, float* x, const float* weight, float eps,
-                                   const Activations& norm) {
+                                   const Activations& norm, const CpuShare& share) {
     if (routes.decode)
-        combine_norm(routes, used, x, out, weight, eps, norm);
+        combine_norm(routes, used, x, out, weight, eps, norm,
+                     routes.rows == 1 ? share : CpuShare{});
     else
-        Kernels::combine_and_norm(routes, used, hidden, out, x, weight, eps, norm);
+        Kernels::combine_and_norm(routes, used, hidden, out, x, weight, eps, norm, share);
 }
 
 void CudaKernels::combine_norm(const Routes& routes, uint32_t used, float* x, const void* out,
-                               const float* weight, float eps, const Activations& norm) {
+                               const float* weight, float eps, const Activations& norm,
+                               const CpuShare& share) {
     const auto* const weights = static_cast<const float*>(routes.weight);
     queue_early(expert_out_f32_ ? rows_.combine_norm_f32 : rows_.combine_norm_f16, {norm.rows},
-                {256}, 0, weights, used, norm.cols, out, x, weight, eps, norm.values, norm.codes);
+                {256}, 0, weights, used, norm.cols, out, x, weight, eps, norm.values, norm.codes,
+                share);
 }
 
 void CudaKernels::argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) {

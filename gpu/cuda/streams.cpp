@@ -69,6 +69,13 @@ void Streams::wait_here(gpu::Event event) {
     note(driver_.event_synchronize(driver_event), driver_.event_synchronize.name());
 }
 
+bool Streams::passed(gpu::Event event) const {
+    constexpr Status kNotReady = 600;
+    if (event.ticket == 0) return true;
+    const Queue& of = queues_[static_cast<size_t>(event.stream)];
+    return driver_.event_query(of.events[event.ticket % kEvents]) != kNotReady;
+}
+
 void Streams::mark(uint32_t number) {
     while (marks_.size() <= number) {
         Event event = nullptr;

@@ -27,6 +27,7 @@ class Streams {
     void wait(StreamId stream, gpu::Event event);
     Result<void> synchronize(StreamId stream);
     void wait_here(gpu::Event event);
+    bool passed(gpu::Event event) const;
     void mark(uint32_t number);
     double seconds_between(uint32_t from, uint32_t to);
     // Keeps the first error for that.

@@ -114,7 +114,7 @@ TEST(DeviceProfile, EveryFigureIsChecked) {
     more["rates"]["wishes"] = 1;
     refused(more, "wishes");
     auto later = good;
-    later["granary_device_profile"] = 3;
+    later["granary_device_profile"] = 4;
     refused(later, "granary_device_profile");
     auto backend = good;
     backend["device"] = "abacus";

@@ -138,6 +138,7 @@ class WatchedDevice final : public gpu::Device {
     gpu::Event record(gpu::StreamId stream) override { return device_->record(stream); }
     void wait(gpu::StreamId stream, gpu::Event event) override { device_->wait(stream, event); }
     void wait_here(gpu::Event event) override { device_->wait_here(event); }
+    bool passed(gpu::Event event) override { return device_->passed(event); }
     Result<void> synchronize(gpu::StreamId stream) override {
         if (auto r = call("synchronize"); !r) {
             waiting_.clear();

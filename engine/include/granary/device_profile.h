@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // A device as a file: what the planner must know of it, so that plans can be made where it is not.
 //
-//   {"granary_device_profile": 1, "name": "...", "origin": "...", "estimate": true,
+//   {"granary_device_profile": 3, "name": "...", "origin": "...", "estimate": true,
 //    "device": "cuda", "total_bytes": .., "free_bytes": .., "granule_bytes": .., "threads": 0,
 //    "buffers": {..}, "rates": {..}}
 //

@@ -155,6 +155,7 @@ struct BenchResult {
     PhaseSeconds phases{};                           // of the reading
     uint32_t experts_before = 0, experts_after = 0;  // with a slot, before and after the reading
     uint64_t hits = 0, misses = 0;                   // of experts, while answering
+    uint64_t left_to_cpu = 0;                        // of the misses
     std::vector<TokenTime> tokens;
 };
 // What the device does at most, measured now.

@@ -24,10 +24,10 @@ struct ModelFacts {
     std::string name, family;
     uint32_t layers = 0, trained_context = 0, vocab = 0, hidden = 0;
     uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
-    gpu::AttentionShape attention;  // its rope is that of short contexts
-    uint32_t rope_dims = 0;         // first values of a head that rotate
-    double rope_base = 10000;       // theta
-    RopeScaling rope;               // as the file has it
+    gpu::AttentionShape attention;       // its rope is that of short contexts
+    uint32_t rope_dims = 0;              // first values of a head that rotate
+    double rope_base = 10000;            // theta
+    RopeScaling rope;                    // as the file has it
     uint64_t fixed_bytes = 0;            // weights that are always on the device
     uint64_t output_bytes = 0;           // of these the output matrix, not met by prompt tokens
     uint64_t host_bytes = 0;             // weights that stay in host memory (token embedding)
@@ -59,11 +59,14 @@ struct DeviceFacts {
     uint64_t hidden_value_bytes = 4;  // of one value between an expert's matrices; 0: codes only
     // The ring through which experts come: so many at once, in so many waves.
     uint32_t ring_wave = 1, ring_waves = 4;
+    bool shares_with_cpu = false;  // a GPU whose decode steps can leave experts to the processor
     uint32_t threads = 0, threads_unless_told = 0;
     // What `kv` auto stands for, where that is no choice: f32 in f32 arithmetic.
     std::optional<gpu::KvFormat> auto_kv;
     std::optional<Rates> rates;  // measured; none: unmeasured_host(threads)
 };
+
+inline constexpr uint32_t kFastestShare = UINT32_MAX;
 
 // Predicted tokens a second.
 struct Speeds {
@@ -82,6 +85,9 @@ struct Plan {
     gpu::KvFormat kv_format = gpu::KvFormat::f16;
     RopeScaling rope;        // as resolved
     uint32_t cpu_share = 0;  // percent of a staged chunk's missed experts
+    // Percent of a layer's missed experts that the processor computes for a generated token while a
+    // GPU does the rest; kFastestShare: as many as is found fastest at the load.
+    uint32_t answer_share = 0;
     uint64_t granule_bytes = 0;
     uint64_t budget_bytes = 0;  // whole granules
     // Granules. fixed + workspace + state + expert_range = budget_bytes / granule_bytes: K/V and

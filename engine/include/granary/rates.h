@@ -14,6 +14,7 @@ namespace granary {
 struct Rates {
     double link = 0;       // bytes/s, weights from host memory to the device, as chunks stream them
     double gather = 0;     // bytes/s, the same for the few experts that a token misses
+    double cpu = 0;        // bytes/s, of missed experts that the processor computes for a token
     double memory = 0;     // bytes/s, the device's own memory; bounds the reading of K/V
     double weights = 0;    // bytes/s, weights as they meet one row: for a token
     double unpack = 0;     // bytes/s, weights as they meet many rows: once a chunk

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Routes, and the expert cache that follows them, against the host's.
+#include <atomic>
 #include <cmath>
 #include <numeric>
 
@@ -400,8 +401,8 @@ TEST_F(CudaTest, RouteAndFetchInOneFollowTheHostExactly) {
             const Array<float> in(gpu(), x);
             const std::vector<int32_t> before = cache.expert_in;
             host().route_and_fetch(shape, weight(identity.data()), x.data(), routes.view,
-                                   cache.host_view, &place);
-            kernels().route_and_fetch(shape, weight(router), in, view, cache.card_view, now);
+                                   cache.host_view, &place, {});
+            kernels().route_and_fetch(shape, weight(router), in, view, cache.card_view, now, {});
             EXPECT_EQ(routed.expert.get(), routes.expert) << what;
             EXPECT_EQ(routed.count.get(), routes.count) << what;
             for (uint32_t s = 0; s < at.slots; ++s)
@@ -410,6 +411,113 @@ TEST_F(CudaTest, RouteAndFetchInOneFollowTheHostExactly) {
         }
         cache.expect_copied(filled, what);
     }
+}
+
+// The coldest of the missed experts are asked for, the others gathered as if nothing else were
+// missed, and what is answered is added.
+TEST_F(CudaTest, TheProcessorIsLeftTheColdestMisses) {
+    Random random(26);
+    constexpr uint32_t kExperts = 128, kSlots = 60, kUsed = 8, kLayer = 3;
+    std::vector<float> identity(size_t{kExperts} * kExperts);
+    for (size_t e = 0; e < kExperts; ++e) identity[e * kExperts + e] = 1;
+    uint32_t asked = 0;
+    for (uint32_t tick = 1; tick <= 40; ++tick) {
+        gpu().reset();
+        const bool last = tick % 4 == 0;
+        const std::string what = "tick " + std::to_string(tick);
+        Cache cache(gpu(), kExperts, kSlots, random);
+        std::vector<uint8_t> of_misses(CpuRequest::kMost + 1);
+        for (uint32_t m = 0; m < of_misses.size(); ++m)
+            of_misses[m] = static_cast<uint8_t>(tick % 3 == 0 ? 0 : tick % 3 == 1 ? m / 2 : m);
+        const HostBuffer shared = locked(gpu(), std::vector<std::byte>(4096 + 2 * 4 * kExperts));
+        auto* const request = new (shared.data.get()) CpuRequest;
+        auto* const x_of_host = reinterpret_cast<float*>(shared.data.get() + 4096);
+        float* const sum = x_of_host + kExperts;
+        const Array<uint8_t> table(gpu(), of_misses);
+        const Array<uint64_t> pending(gpu(), std::vector<uint64_t>(1));
+        const CpuShare share{request, x_of_host, sum, pending, table, kLayer, last};
+
+        const std::vector<float> x = random.values(kExperts);
+        const Array<float> in(gpu(), x), router(gpu(), identity);
+        const DecodePlace place{nullptr, 0, tick};
+        const Array<DecodePlace> now(gpu(), std::span<const DecodePlace>(&place, 1));
+        const RouterShape shape{kExperts, kUsed, true, 1};
+        const auto weight = [&](const float* data) {
+            return Weight{reinterpret_cast<const std::byte*>(data), WeightType::f32, kExperts,
+                          kExperts};
+        };
+        HostRoutes routes(1, kExperts, kUsed);
+        host().route(shape, weight(identity.data()), x.data(), routes.view);
+        std::vector<int32_t> missed;
+        for (int32_t e = 0; e < static_cast<int32_t>(kExperts); ++e)
+            if (routes.count[static_cast<size_t>(e)] > 0 &&
+                cache.slot_of[static_cast<size_t>(e)] < 0)
+                missed.push_back(e);
+        std::vector<int32_t> coldest = missed;
+        std::stable_sort(coldest.begin(), coldest.end(), [&](int32_t a, int32_t b) {
+            return cache.heat[static_cast<size_t>(a)] < cache.heat[static_cast<size_t>(b)];
+        });
+        coldest.resize(of_misses[missed.size()]);
+
+        const CardRoutes routed(gpu(), 1, kExperts, kUsed);
+        Routes view = routed.view;
+        view.decode = true;
+        kernels().route_and_fetch(shape, weight(router), in, view, cache.card_view, now, share);
+        gpu().synchronize();
+        const uint64_t number = tick * CpuRequest::kLayers + kLayer;
+        const bool asks = !coldest.empty() || last;
+        EXPECT_EQ(request->asked, asks ? number : CpuRequest::kNone) << what;
+        EXPECT_EQ(pending.get()[0], coldest.empty() ? CpuRequest::kNone : number) << what;
+        if (asks) {
+            ASSERT_EQ(request->count, coldest.size()) << what;
+            asked += !coldest.empty();
+        }
+        std::vector<int32_t> expert = routes.expert;
+        std::vector<float> weights = routes.weight;
+        for (size_t i = 0; i < coldest.size(); ++i) {
+            EXPECT_EQ(request->expert[i], coldest[i]) << what;
+            const auto rank = std::find(expert.begin(), expert.end(), coldest[i]) - expert.begin();
+            EXPECT_NEAR(request->weight[i], weights[static_cast<size_t>(rank)], 1e-5) << what;
+            expert[static_cast<size_t>(rank)] = -1;
+            weights[static_cast<size_t>(rank)] = 0;
+        }
+        if (!coldest.empty()) {
+            EXPECT_TRUE(same_bits(std::vector<float>(x_of_host, x_of_host + kExperts), x)) << what;
+        }
+        EXPECT_EQ(routed.expert.get(), expert) << what;
+        const std::vector<int32_t> slot_of = cache.from_card(cache.card_view.slot_of, kExperts);
+        for (const int32_t e : missed) {
+            const bool left = std::find(coldest.begin(), coldest.end(), e) != coldest.end();
+            EXPECT_EQ(slot_of[static_cast<size_t>(e)] < 0, left) << what << " " << e;
+        }
+        const std::vector<float> got = routed.weight.get();
+        for (size_t rank = 0; rank < kUsed; ++rank)
+            EXPECT_NEAR(got[rank], weights[rank], 1e-5) << what;
+
+        // The answer comes while the device waits for it. What was left has no output: poison.
+        std::vector<uint16_t> halves(size_t{kUsed} * kExperts, 0x7e00);
+        std::vector<double> expected(x.begin(), x.end());
+        for (size_t rank = 0; rank < kUsed; ++rank)
+            for (uint32_t c = 0; c < kExperts; ++c) {
+                if (expert[rank] < 0) continue;
+                halves[rank * kExperts + c] = host::float_to_half(random.uniform());
+                expected[c] +=
+                    static_cast<double>(got[rank]) *
+                    static_cast<double>(host::half_to_float(halves[rank * kExperts + c]));
+            }
+        for (uint32_t c = 0; c < kExperts; ++c) {
+            sum[c] = random.uniform();
+            if (!coldest.empty()) expected[c] += static_cast<double>(sum[c]);
+        }
+        const Array<uint16_t> outputs(gpu(), halves);
+        const Array<float> total(gpu(), x), norm(gpu(), x.size()),
+            norm_weight(gpu(), std::vector<float>(kExperts, 1.0f));
+        kernels().combine_and_norm(view, kUsed, kExperts, outputs.data(), total, norm_weight, 1e-5f,
+                                   {norm, nullptr, 1, kExperts, true}, share);
+        std::atomic_ref(request->answered).store(number, std::memory_order_release);
+        EXPECT_LT(distance(total.get(), expected), 1e-6) << what;
+    }
+    EXPECT_GT(asked, 20u);
 }
 
 TEST_F(CudaTest, NotesOfAPromptAreTheHosts) {

@@ -118,7 +118,7 @@ TEST_F(CudaTest, CombineSumsF16OutputsInRankOrder) {
             const Array<std::byte> codes(gpu(), kRows * kernels().code_bytes(hidden));
             routed.decode = true;
             kernels().combine_and_norm(routed, used, hidden, outputs.data(), again, norm_weight,
-                                       1e-5f, {norm, codes, kRows, hidden, true});
+                                       1e-5f, {norm, codes, kRows, hidden, true}, {});
             EXPECT_TRUE(same_bits(again.get(), sum.get())) << hidden << " " << used;
             kernels().rms_norm(sum, norm_weight, 1e-5f, {alone, nullptr, kRows, hidden});
             EXPECT_TRUE(same_bits(norm.get(), alone.get())) << hidden << " " << used;

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/run/cpu_worker.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <numeric>
+
+#include "engine/memory/layout.h"
+#include "engine/run/clock.h"
+
+namespace granary {
+namespace {
+
+constexpr uint32_t kMost = gpu::CpuRequest::kMost;
+// Until a request is seen and the answer to it.
+constexpr double kBell = 4e-6;
+
+size_t floats(const Model& model) {
+    return round_up(model.facts.hidden * sizeof(float), 256);
+}
+
+void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+CpuWorker::Shares CpuWorker::even_shares(uint32_t percent) {
+    Shares shares{};
+    for (uint32_t misses = 0; misses <= kMost; ++misses)
+        shares[misses] = static_cast<uint8_t>((misses * percent + 50) / 100);
+    return shares;
+}
+
+CpuWorker::Shares CpuWorker::fastest_shares(const Seconds& processor, double gather) {
+    Shares shares{};
+    for (uint32_t misses = 2; misses <= kMost; ++misses) {
+        const auto seconds = [&](uint32_t share) {
+            return std::max(processor.of(share), gather * (misses - share));
+        };
+        for (uint32_t share = 1; share < misses; ++share)
+            if (seconds(share) < seconds(shares[misses]))
+                shares[misses] = static_cast<uint8_t>(share);
+    }
+    return shares;
+}
+
+Result<std::unique_ptr<CpuWorker>> CpuWorker::create(gpu::Device& device, const Model& model,
+                                                     std::byte* memory) {
+    auto shared = device.page_locked(round_up(sizeof(gpu::CpuRequest), 256) + 2 * floats(model));
+    if (!shared) return tl::unexpected(shared.error());
+    std::unique_ptr<CpuWorker> worker(new CpuWorker(device, model, memory, std::move(*shared)));
+    if (auto r = worker->set_shares({}); !r) return tl::unexpected(r.error());
+    return worker;
+}
+
+CpuWorker::CpuWorker(gpu::Device& device, const Model& model, std::byte* memory,
+                     gpu::HostBuffer shared)
+    : device_(device),
+      model_(model),
+      memory_(memory),
+      shared_(std::move(shared)),
+      request_(*new (shared_.data.get()) gpu::CpuRequest),
+      x_(reinterpret_cast<float*>(shared_.data.get() + round_up(sizeof(gpu::CpuRequest), 256))),
+      sum_(x_ + floats(model) / sizeof(float)) {
+    std::fill_n(x_, model.facts.hidden, 1.0f);
+}
+
+gpu::CpuShare CpuWorker::of_layer(uint32_t layer) const {
+    static_assert(round_up(sizeof(Shares), 8) + sizeof(uint64_t) <= kCpuWorkerBytes);
+    gpu::CpuShare share;
+    share.request = &request_;
+    share.x = x_;
+    share.sum = sum_;
+    share.of_misses = reinterpret_cast<const uint8_t*>(memory_);
+    share.pending = reinterpret_cast<uint64_t*>(memory_ + round_up(sizeof(Shares), 8));
+    share.layer = layer;
+    share.last = layer + 1 == model_.facts.layers;
+    return share;
+}
+
+Result<void> CpuWorker::begin(unsigned threads, int nice) {
+    if (begun()) return {};
+    gpu::HostDeviceOptions options;
+    options.threads = threads;
+    options.nice = nice;
+    auto host = gpu::make_host_device(options);
+    if (!host) return tl::unexpected(host.error());
+    host_ = std::move(*host);
+    const ModelFacts& facts = model_.facts;
+    const gpu::Kernels& kernels = host_->kernels();
+    list_.resize(kMost);
+    count_.resize(facts.experts);
+    first_.resize(facts.experts + 1);
+    order_.resize(kMost);
+    std::iota(order_.begin(), order_.end(), 0);
+    weight_.resize(kMost);
+    hidden_.resize(size_t{kMost} * facts.expert_ffn);
+    out_.resize(size_t{kMost} * facts.hidden);
+    codes_.resize(kernels.code_bytes(facts.hidden));
+    hidden_codes_.resize(kMost * kernels.code_bytes(facts.expert_ffn));
+    return {};
+}
+
+Result<void> CpuWorker::set_shares(const Shares& shares) {
+    any_ = std::any_of(shares.begin(), shares.end(), [](uint8_t share) { return share > 0; });
+    device_.copy(gpu::StreamId::compute, memory_, shares.data(), sizeof shares);
+    device_.fill(gpu::StreamId::compute, memory_ + round_up(sizeof shares, 8), 0xff,
+                 sizeof(uint64_t));
+    return device_.synchronize(gpu::StreamId::compute);
+}
+
+void CpuWorker::compute(uint32_t layer, std::span<const int32_t> experts,
+                        std::span<const float> weights, gpu::Arithmetic arithmetic) {
+    const MoeWeights& moe = model_.layers[layer].moe;
+    gpu::Kernels& kernels = host_->kernels();
+    const auto count = static_cast<uint32_t>(experts.size());
+    const std::span<int32_t> list(list_.data(), count);
+    std::copy(experts.begin(), experts.end(), list.begin());
+    std::sort(list.begin(), list.end());
+    for (uint32_t i = 0; i < count; ++i) {
+        const auto at = std::find(experts.begin(), experts.end(), list[i]);
+        weight_[i] = weights[static_cast<size_t>(at - experts.begin())];
+        count_[list[i]] = 1;
+        first_[list[i]] = static_cast<int32_t>(i);
+        first_[list[i] + 1] = static_cast<int32_t>(i) + 1;
+    }
+    const gpu::Routes routes{
+        list.data(), weight_.data(), count_.data(), first_.data(), order_.data(), 1, true};
+    const bool fast = arithmetic == gpu::Arithmetic::fast;
+    const gpu::Activations x{x_, fast ? codes_.data() : nullptr, 1, model_.facts.hidden, true};
+    const gpu::Activations hidden{hidden_.data(), fast ? hidden_codes_.data() : nullptr, count,
+                                  model_.facts.expert_ffn, true};
+    gpu::ExpertShape shape = moe.shape;
+    shape.used = count;
+    kernels.quantise(x);
+    kernels.expert_ffn(shape, moe.home.data(), list, routes, x, hidden, out_.data());
+    std::fill_n(sum_, model_.facts.hidden, 0.0f);
+    kernels.combine(routes, count, model_.facts.hidden, out_.data(), sum_);
+}
+
+CpuWorker::Seconds CpuWorker::measure(gpu::Arithmetic arithmetic) {
+    constexpr uint32_t kFew = 1, kMany = 4, kTimes = 15;
+    const ModelFacts& facts = model_.facts;
+    const std::vector<float> weights(kMany, 1.0f);
+    uint32_t next = 0;
+    const auto typical = [&](uint32_t count) {
+        std::vector<double> all;
+        std::vector<int32_t> experts(count);
+        for (uint32_t i = 0; i < kTimes; ++i) {
+            // Other layers and experts each time: none is in a cache yet.
+            for (int32_t& expert : experts) expert = static_cast<int32_t>(next++ % facts.experts);
+            const auto start = Clock::now();
+            compute(next % facts.layers, experts, {weights.data(), count}, arithmetic);
+            all.push_back(seconds_since(start));
+        }
+        std::nth_element(all.begin(), all.begin() + kTimes / 2, all.end());
+        return all[kTimes / 2];
+    };
+    (void)typical(kFew);  // the first ones wake the threads
+    const uint32_t many = std::min(kMany, facts.experts);
+    if (many == kFew) return {kBell, typical(kFew)};
+    const double few_seconds = typical(kFew), many_seconds = typical(many);
+    Seconds seconds;
+    seconds.each = std::max((many_seconds - few_seconds) / (many - kFew), few_seconds / 16);
+    seconds.fixed = std::max(few_seconds - seconds.each, 0.0) + kBell;
+    return seconds;
+}
+
+void CpuWorker::serve(gpu::Event end, gpu::Arithmetic arithmetic) {
+    if (!shares()) return;
+    // A step that fails never asks: the device is asked now and then.
+    constexpr uint32_t kPolls = 8192;
+    for (uint32_t polls = 1;; ++polls) {
+        const uint64_t asked = std::atomic_ref(request_.asked).load(std::memory_order_acquire);
+        if (asked == seen_) {
+            if (polls % kPolls == 0 && device_.passed(end)) return;
+            pause();
+            continue;
+        }
+        seen_ = asked;
+        const auto layer = static_cast<uint32_t>(asked % gpu::CpuRequest::kLayers);
+        const uint32_t count = std::min(request_.count, kMost);
+        if (count > 0) {
+            compute(layer, {request_.expert, count}, {request_.weight, count}, arithmetic);
+            computed_ += count;
+            std::atomic_ref(request_.answered).store(asked, std::memory_order_release);
+        }
+        if (layer + 1 == model_.facts.layers) return;
+        polls = 1;
+    }
+}
+
+}  // namespace granary

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The processor's share of a generated token: experts that the device left to it are computed where
+// they lie in host memory, by the kernels of the host, while the device does the rest of the layer.
+// How the two speak to each other: gpu/kernels.h, CpuShare.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/model/model.h"
+#include "gpu/device.h"
+#include "gpu/kernels.h"
+
+namespace granary {
+
+class CpuWorker {
+  public:
+    // By number of misses in a layer, how many of them are the processor's.
+    using Shares = std::array<uint8_t, gpu::CpuRequest::kMost + 1>;
+    // What `count` experts of a layer take.
+    struct Seconds {
+        double fixed = 0, each = 0;
+        double of(uint32_t count) const { return count ? fixed + each * count : 0; }
+    };
+    // The same percentage of any number, to the nearest.
+    static Shares even_shares(uint32_t percent);
+    // Those with which the slower of the two is done first, `gather` being the seconds of an expert
+    // over the link. The device keeps one miss at least: what it gathers refills the cache.
+    static Shares fastest_shares(const Seconds& processor, double gather);
+
+    // `memory`: kCpuWorkerBytes of the device. It is to be given no share at first. A load point.
+    static Result<std::unique_ptr<CpuWorker>> create(gpu::Device& device, const Model& model,
+                                                     std::byte* memory);
+
+    // For layer `layer` of a recorded step.
+    gpu::CpuShare of_layer(uint32_t layer) const;
+
+    // Threads of its own, at `nice`; 0: one for each core. Errors: the system refuses them.
+    Result<void> begin(unsigned threads, int nice);
+    bool begun() const { return host_ != nullptr; }
+    // Of experts that are not in a cache of the processor. It must have begun.
+    Seconds measure(gpu::Arithmetic arithmetic);
+    // From the next step on. Errors: the device's.
+    Result<void> set_shares(const Shares& shares);
+    bool shares() const { return begun() && any_; }
+
+    // Answers what the layers of a step ask, until the last has asked or the device is past `end`,
+    // which is recorded behind the step.
+    void serve(gpu::Event end, gpu::Arithmetic arithmetic);
+
+    uint64_t experts_computed() const { return computed_; }  // by serve
+
+  private:
+    CpuWorker(gpu::Device& device, const Model& model, std::byte* memory, gpu::HostBuffer shared);
+    // sum = of the listed experts, in order of their numbers, weight * output.
+    void compute(uint32_t layer, std::span<const int32_t> experts, std::span<const float> weights,
+                 gpu::Arithmetic arithmetic);
+
+    gpu::Device& device_;
+    const Model& model_;
+    std::byte* const memory_;   // on the device: Shares, then the word `pending`
+    gpu::HostBuffer shared_;    // CpuRequest, x, sum
+    gpu::CpuRequest& request_;  // in it
+    float *x_, *sum_;           // [hidden] each
+    bool any_ = false;
+    uint64_t seen_ = gpu::CpuRequest::kNone, computed_ = 0;
+    std::unique_ptr<gpu::Device> host_;  // null: not begun
+    // For compute: of as many experts as can be asked for.
+    std::vector<int32_t> list_, count_, first_, order_;
+    std::vector<float> weight_, hidden_, out_;
+    std::vector<std::byte> codes_, hidden_codes_;
+};
+
+}  // namespace granary
