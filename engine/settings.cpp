@@ -199,6 +199,18 @@ Result<void> set_cache_floor(Settings& settings, std::string_view value) {
     return {};
 }
 
+Result<void> set_page_lock(Settings& settings, std::string_view value) {
+    if (value == "auto") {
+        settings.page_lock.reset();
+        return {};
+    }
+    uint64_t bytes = 0;
+    if (auto r = set_bytes(bytes, "page-lock", value, "auto, 0 or a size such as 24GiB"); !r)
+        return r;
+    settings.page_lock = bytes;
+    return {};
+}
+
 Result<void> set_cpu_share(Settings& settings, std::string_view value) {
     if (value == "auto") {
         settings.cpu_share.reset();
@@ -288,8 +300,8 @@ struct Setting {
     std::string (*get)(const Settings&);
 };
 
-const std::array<Setting, 14>& table() {
-    static const std::array<Setting, 14> settings{{
+const std::array<Setting, 15>& table() {
+    static const std::array<Setting, 15> settings{{
         {{"max-context",
           "Longest conversation in tokens, question and answer together (auto: what the model was "
           "trained for, at most 32768)."},
@@ -339,6 +351,14 @@ const std::array<Setting, 14>& table() {
           "rounded up to whole rows (auto: one row more than a token uses)."},
          set_cache_floor,
          [](const Settings& s) { return cache_floor_text(s.cache_floor); }},
+        {{"page-lock",
+          "Main memory that is locked for a GPU to copy weights from (auto: what is free but for "
+          "15 % "
+          "of all, 4GiB at least). Experts beyond it are copied twice, and slower."},
+         set_page_lock,
+         [](const Settings& s) {
+             return s.page_lock ? bytes_text(*s.page_lock) : std::string("auto");
+         }},
         {{"cpu-share",
           "Share of the experts missing on the card that the CPU computes in main memory instead "
           "of their being copied: for answers beside a GPU while deterministic is off, and for "

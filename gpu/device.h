@@ -106,6 +106,8 @@ class DeviceMemory {
     // driver's, where the system does not allow it. A device that computes in main memory has
     // nothing to do.
     virtual Result<void> lock_pages(std::span<const std::byte>) { return {}; }
+    // Whether the device can read host memory only where it is locked.
+    virtual bool wants_locked_memory() const { return false; }
 
     // ---- streams -------------------------------------------------------------------------
     // Host memory that is not page-locked is read before the call returns on the compute stream; on

@@ -126,7 +126,8 @@ struct ExpertCacheView {
 
 // The processor's share of a decode step of one row. Of the experts that a layer finds missing the
 // device leaves some, the coldest, to the processor, which computes them where they lie while the
-// device does the rest of the layer. Both see the request: page-locked host memory, in which one
+// device does the rest of the layer. Where the device cannot read them at all, the processor brings
+// those that are the device's. Both see the request: page-locked host memory, in which one
 // layer asks at a time: with a number that is tick * kLayers + layer, written behind all else; the
 // answer comes with the same, behind all else.
 struct CpuRequest {
@@ -134,21 +135,31 @@ struct CpuRequest {
     static constexpr uint64_t kLayers = 1 << 16, kNone = ~uint64_t{0};
     // The device's
     uint64_t asked = kNone;
-    uint32_t count = 0;  // of experts; 0 in the last layer only, which asks always
+    uint32_t count = 0;  // of experts to be computed
     int32_t expert[kMost] = {};
     float weight[kMost] = {};
-    // The processor's
-    alignas(128) uint64_t answered = kNone;
+    uint32_t stage_count = 0;  // of experts that are to be brought, the i-th to place i
+    int32_t stage_expert[kMost] = {};
+    // The processor's; `staged` comes first, where something was to be brought.
+    alignas(128) uint64_t staged = kNone;
+    uint64_t answered = kNone;
 };
 struct CpuShare {
     CpuRequest* request = nullptr;  // null: nothing is left to the processor
     float* x = nullptr;             // page-locked [hidden], of the request
     const float* sum = nullptr;     // page-locked [hidden], of the answer: weight * output, summed
-    uint64_t* pending = nullptr;    // device memory: whose answer is not yet added; kNone
+    // Device memory: the request whose answer is not yet added, and the one whose experts are not
+    // yet there; kNone.
+    uint64_t* pending = nullptr;
+    uint64_t* staging = nullptr;
     const uint8_t* of_misses = nullptr;  // device memory [CpuRequest::kMost + 1]: of so many misses
                                          // so many are the processor's
+    // Page-locked: where the processor brings experts that lie in memory which the device cannot
+    // read, `stage_stride` apart, laid out as a slot is. Null: it can.
+    std::byte* stage = nullptr;
+    size_t stage_stride = 0;
     uint32_t layer = 0;
-    bool last = false;  // of the step's layers
+    bool last = false;  // of the step's layers: asks always
 };
 
 class Kernels {

@@ -117,7 +117,7 @@ WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& dev
     layout.place = at.take(sizeof(gpu::DecodePlace));
     layout.scratch = at.take(layout.scratch_bytes);
     if (model.shared_ffn) layout.shared = at.take(model.layers * sizeof(gpu::ExpertEntry));
-    if (!device.host) layout.cpu_worker = at.take(kCpuWorkerBytes);
+    if (device.face == gpu::Face::card) layout.cpu_worker = at.take(kCpuWorkerBytes);
     layout.tables = at.take(layout.table_stride * model.layers);
     layout.bytes = at.at();
     return layout;

@@ -82,7 +82,7 @@ struct WorkspaceLayout {
     uint64_t place = 0;   // gpu::DecodePlace
     uint64_t scratch = 0, scratch_bytes = 0;
     uint64_t shared = 0;      // gpu::ExpertEntry [layers] of the shared experts
-    uint64_t cpu_worker = 0;  // kCpuWorkerBytes; not on the host
+    uint64_t cpu_worker = 0;  // kCpuWorkerBytes; card face only
     uint64_t tables = 0;      // one expert table per layer
     uint64_t table_stride = 0;
     uint64_t bytes = 0;

@@ -48,7 +48,9 @@ struct MoeWeights {
     gpu::Weight router;           // [experts, hidden]
     gpu::ExpertShape shape;
     gpu::RouterShape routing;
-    std::vector<gpu::ExpertEntry> home;  // [experts] where the file keeps each expert
+    // [experts] where each expert lies in host memory: in the file's mapping, or a locked copy.
+    std::vector<gpu::ExpertEntry> home;
+    bool home_readable = true;  // by the device
     uint64_t gate_bytes = 0, up_bytes = 0, down_bytes = 0;  // of one expert
     // Where up and down begin in a slot, gate being at 0: aligned, since blocks of odd sizes may
     // stand before f32 weights.

@@ -154,7 +154,8 @@ class Calibration {
                 const MoeWeights& moe = layer.moe;
                 // Other experts each time: none is in a cache yet.
                 next_ += wave;
-                const gpu::ExpertEntry& home = moe.home[next_ % (moe.home.size() - wave + 1)];
+                const size_t first = next_ % (moe.home.size() - wave + 1);
+                gpu::ExpertEntry home = moe.home[first];
                 std::byte* const to =
                     loan_.base + loan_.layout.ring +
                     next_ / wave % loan_.layout.ring_waves * wave * loan_.layout.ring_stride;
@@ -162,9 +163,12 @@ class Calibration {
                     device_.copy(gpu::StreamId::copy, to + offset, from, size);
                     bytes += size;
                 };
+                if (!moe.home_readable) home = brought(layer, first, wave);
                 copy(0, home.gate, wave * moe.gate_bytes);
                 copy(wave * moe.up_offset, home.up, wave * moe.up_bytes);
                 copy(wave * moe.down_offset, home.down, wave * moe.down_bytes);
+                if (!moe.home_readable)
+                    taken_[brought_ % taken_.size()] = device_.record(gpu::StreamId::copy);
             }
             if (auto r = device_.synchronize(gpu::StreamId::copy); !r)
                 return tl::unexpected(r.error());
@@ -173,6 +177,23 @@ class Calibration {
         if (!experts) return tl::unexpected(experts.error());
         rates.link = static_cast<double>(bytes) / *experts;
         return {};
+    }
+
+    // Experts that the device cannot read, where the processor has brought them.
+    gpu::ExpertEntry brought(const Layer& layer, size_t first, size_t wave) {
+        const MoeWeights& moe = layer.moe;
+        device_.wait_here(taken_[++brought_ % taken_.size()]);
+        std::byte* const at = core_.cpu->ring_place(brought_);
+        const gpu::ExpertEntry begin{at, at + wave * moe.up_offset, at + wave * moe.down_offset};
+        std::vector<int32_t> experts(wave);
+        std::vector<gpu::ExpertEntry> to(wave);
+        for (size_t i = 0; i < wave; ++i) {
+            experts[i] = static_cast<int32_t>(first + i);
+            to[i] = {begin.gate + i * moe.gate_bytes, begin.up + i * moe.up_bytes,
+                     begin.down + i * moe.down_bytes};
+        }
+        core_.cpu->bring(static_cast<uint32_t>(&layer - model_.layers.data()), experts, to);
+        return begin;
     }
 
     // Bytes a second of the largest matrix that meets one row.
@@ -319,6 +340,8 @@ class Calibration {
     const Model& model_;
     Plan computing_;  // the plan of a device that copies nothing
     MemoryManager::Loan loan_;
+    std::array<gpu::Event, CpuWorker::kRingWaves> taken_{};
+    size_t brought_ = 0;
     std::mt19937 random_{1};
     size_t next_ = 0;
 };

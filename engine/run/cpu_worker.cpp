@@ -17,6 +17,12 @@ constexpr uint32_t kMost = gpu::CpuRequest::kMost;
 // Until a request is seen and the answer to it.
 constexpr double kBell = 4e-6;
 
+// Bytes of the largest expert.
+uint64_t stride(const Model& model) {
+    const auto& bytes = model.facts.expert_bytes;
+    return *std::max_element(bytes.begin(), bytes.end());
+}
+
 size_t floats(const Model& model) {
     return round_up(model.facts.hidden * sizeof(float), 256);
 }
@@ -52,20 +58,30 @@ CpuWorker::Shares CpuWorker::fastest_shares(const Seconds& processor, double gat
 }
 
 Result<std::unique_ptr<CpuWorker>> CpuWorker::create(gpu::Device& device, const Model& model,
-                                                     std::byte* memory) {
+                                                     std::byte* memory, uint32_t wave) {
     auto shared = device.page_locked(round_up(sizeof(gpu::CpuRequest), 256) + 2 * floats(model));
     if (!shared) return tl::unexpected(shared.error());
-    std::unique_ptr<CpuWorker> worker(new CpuWorker(device, model, memory, std::move(*shared)));
+    const bool all_readable =
+        std::all_of(model.layers.begin(), model.layers.end(),
+                    [](const Layer& layer) { return layer.moe.home_readable; });
+    // A token's experts lie in it too, when they are brought.
+    const uint64_t places =
+        std::max<uint64_t>(wave * kRingWaves, round_up(model.facts.experts_used, kRingWaves));
+    auto ring = all_readable ? gpu::HostBuffer() : device.page_locked(places * stride(model));
+    if (!ring) return tl::unexpected(ring.error());
+    std::unique_ptr<CpuWorker> worker(
+        new CpuWorker(device, model, memory, std::move(*shared), std::move(*ring)));
     if (auto r = worker->set_shares({}); !r) return tl::unexpected(r.error());
     return worker;
 }
 
 CpuWorker::CpuWorker(gpu::Device& device, const Model& model, std::byte* memory,
-                     gpu::HostBuffer shared)
+                     gpu::HostBuffer shared, gpu::HostBuffer ring)
     : device_(device),
       model_(model),
       memory_(memory),
       shared_(std::move(shared)),
+      ring_(std::move(ring)),
       request_(*new (shared_.data.get()) gpu::CpuRequest),
       x_(reinterpret_cast<float*>(shared_.data.get() + round_up(sizeof(gpu::CpuRequest), 256))),
       sum_(x_ + floats(model) / sizeof(float)) {
@@ -73,13 +89,18 @@ CpuWorker::CpuWorker(gpu::Device& device, const Model& model, std::byte* memory,
 }
 
 gpu::CpuShare CpuWorker::of_layer(uint32_t layer) const {
-    static_assert(round_up(sizeof(Shares), 8) + sizeof(uint64_t) <= kCpuWorkerBytes);
+    static_assert(round_up(sizeof(Shares), 8) + 2 * sizeof(uint64_t) <= kCpuWorkerBytes);
     gpu::CpuShare share;
     share.request = &request_;
     share.x = x_;
     share.sum = sum_;
     share.of_misses = reinterpret_cast<const uint8_t*>(memory_);
     share.pending = reinterpret_cast<uint64_t*>(memory_ + round_up(sizeof(Shares), 8));
+    share.staging = share.pending + 1;
+    if (brings(layer)) {
+        share.stage = ring_.data.get();
+        share.stage_stride = stride(model_);
+    }
     share.layer = layer;
     share.last = layer + 1 == model_.facts.layers;
     return share;
@@ -99,6 +120,7 @@ Result<void> CpuWorker::begin(unsigned threads, int nice) {
     count_.resize(facts.experts);
     first_.resize(facts.experts + 1);
     order_.resize(kMost);
+    places_.resize(facts.experts);
     std::iota(order_.begin(), order_.end(), 0);
     weight_.resize(kMost);
     hidden_.resize(size_t{kMost} * facts.expert_ffn);
@@ -112,8 +134,26 @@ Result<void> CpuWorker::set_shares(const Shares& shares) {
     any_ = std::any_of(shares.begin(), shares.end(), [](uint8_t share) { return share > 0; });
     device_.copy(gpu::StreamId::compute, memory_, shares.data(), sizeof shares);
     device_.fill(gpu::StreamId::compute, memory_ + round_up(sizeof shares, 8), 0xff,
-                 sizeof(uint64_t));
+                 2 * sizeof(uint64_t));
     return device_.synchronize(gpu::StreamId::compute);
+}
+
+void CpuWorker::bring(uint32_t layer, std::span<const int32_t> experts,
+                      std::span<const gpu::ExpertEntry> to) {
+    const MoeWeights& moe = model_.layers[layer].moe;
+    gpu::ExpertCacheView view;
+    view.experts = model_.facts.experts;
+    view.home = moe.home.data();
+    view.gate_bytes = moe.gate_bytes;
+    view.up_bytes = moe.up_bytes;
+    view.down_bytes = moe.down_bytes;
+    for (size_t i = 0; i < experts.size(); ++i) {
+        count_[experts[i]] = 1;
+        places_[experts[i]] = to[i];
+    }
+    gpu::Routes routes;
+    routes.count = count_.data();
+    host_->kernels().gather_routed(view, experts, routes, places_.data());
 }
 
 void CpuWorker::compute(uint32_t layer, std::span<const int32_t> experts,
@@ -174,7 +214,8 @@ CpuWorker::Seconds CpuWorker::measure(gpu::Arithmetic arithmetic) {
 }
 
 void CpuWorker::serve(gpu::Event end, gpu::Arithmetic arithmetic) {
-    if (!shares()) return;
+    if (!begun() || (!shares() && ring_.bytes == 0)) return;
+    std::array<gpu::ExpertEntry, kMost> stage;
     // A step that fails never asks: the device is asked now and then.
     constexpr uint32_t kPolls = 8192;
     for (uint32_t polls = 1;; ++polls) {
@@ -187,6 +228,16 @@ void CpuWorker::serve(gpu::Event end, gpu::Arithmetic arithmetic) {
         seen_ = asked;
         const auto layer = static_cast<uint32_t>(asked % gpu::CpuRequest::kLayers);
         const uint32_t count = std::min(request_.count, kMost);
+        const uint32_t to_bring = std::min(request_.stage_count, kMost);
+        if (to_bring > 0) {
+            const MoeWeights& moe = model_.layers[layer].moe;
+            for (uint32_t i = 0; i < to_bring; ++i) {
+                std::byte* const at = ring_.data.get() + i * stride(model_);
+                stage[i] = {at, at + moe.up_offset, at + moe.down_offset};
+            }
+            bring(layer, {request_.stage_expert, to_bring}, stage);
+            std::atomic_ref(request_.staged).store(asked, std::memory_order_release);
+        }
         if (count > 0) {
             compute(layer, {request_.expert, count}, {request_.weight, count}, arithmetic);
             computed_ += count;

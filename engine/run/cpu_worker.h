@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The processor's share of a generated token: experts that the device left to it are computed where
-// they lie in host memory, by the kernels of the host, while the device does the rest of the layer.
-// How the two speak to each other: gpu/kernels.h, CpuShare.
+// What the processor does for a GPU. Its share of a generated token: experts that the device left
+// to it are computed where they lie in host memory, by the kernels of the host, while the device
+// does the rest of the layer. And experts in memory that the device cannot read are brought to
+// where it can. How the two speak to each other in a recorded step: gpu/kernels.h, CpuShare.
 #pragma once
 
 #include <array>
@@ -32,9 +33,13 @@ class CpuWorker {
     // over the link. The device keeps one miss at least: what it gathers refills the cache.
     static Shares fastest_shares(const Seconds& processor, double gather);
 
-    // `memory`: kCpuWorkerBytes of the device. It is to be given no share at first. A load point.
+    // Places for experts that are brought: so many waves of a prompt's ring.
+    static constexpr uint32_t kRingWaves = 3;
+
+    // `memory`: kCpuWorkerBytes of the device. `wave`: experts that a prompt brings at once. It is
+    // given no share at first. A load point.
     static Result<std::unique_ptr<CpuWorker>> create(gpu::Device& device, const Model& model,
-                                                     std::byte* memory);
+                                                     std::byte* memory, uint32_t wave);
 
     // For layer `layer` of a recorded step.
     gpu::CpuShare of_layer(uint32_t layer) const;
@@ -44,6 +49,17 @@ class CpuWorker {
     bool begun() const { return host_ != nullptr; }
     // Of experts that are not in a cache of the processor. It must have begun.
     Seconds measure(gpu::Arithmetic arithmetic);
+    // Whether a layer's experts must be brought.
+    bool brings(uint32_t layer) const { return !model_.layers[layer].moe.home_readable; }
+    // Page-locked, for wave `number` of a prompt, [wave] experts of the largest layer. Only where
+    // some layer's experts must be brought.
+    std::byte* ring_place(size_t number) const {
+        return ring_.data.get() + number % kRingWaves * (ring_.bytes / kRingWaves);
+    }
+    // Copies experts of a layer, the i-th to to[i]. It must have begun.
+    void bring(uint32_t layer, std::span<const int32_t> experts,
+               std::span<const gpu::ExpertEntry> to);
+
     // From the next step on. Errors: the device's.
     Result<void> set_shares(const Shares& shares);
     bool shares() const { return begun() && any_; }
@@ -55,22 +71,25 @@ class CpuWorker {
     uint64_t experts_computed() const { return computed_; }  // by serve
 
   private:
-    CpuWorker(gpu::Device& device, const Model& model, std::byte* memory, gpu::HostBuffer shared);
+    CpuWorker(gpu::Device& device, const Model& model, std::byte* memory, gpu::HostBuffer shared,
+              gpu::HostBuffer ring);
     // sum = of the listed experts, in order of their numbers, weight * output.
     void compute(uint32_t layer, std::span<const int32_t> experts, std::span<const float> weights,
                  gpu::Arithmetic arithmetic);
 
     gpu::Device& device_;
     const Model& model_;
-    std::byte* const memory_;   // on the device: Shares, then the word `pending`
+    std::byte* const memory_;   // on the device: Shares, then the words `pending` and `staging`
     gpu::HostBuffer shared_;    // CpuRequest, x, sum
-    gpu::CpuRequest& request_;  // in it
+    gpu::HostBuffer ring_;      // none where nothing is to be brought
+    gpu::CpuRequest& request_;  // in shared_
     float *x_, *sum_;           // [hidden] each
     bool any_ = false;
     uint64_t seen_ = gpu::CpuRequest::kNone, computed_ = 0;
     std::unique_ptr<gpu::Device> host_;  // null: not begun
     // For compute: of as many experts as can be asked for.
     std::vector<int32_t> list_, count_, first_, order_;
+    std::vector<gpu::ExpertEntry> places_;  // [experts]
     std::vector<float> weight_, hidden_, out_;
     std::vector<std::byte> codes_, hidden_codes_;
 };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "granary/engine.h"
 
-#include <chrono>
+#include <cstdio>
 
 #include "engine/memory/rates.h"
 #include "engine/model/rope.h"
+#include "engine/run/clock.h"
 #include "engine/run/device.h"
 #include "engine/run/engine_impl.h"
 #include "granary/device_profile.h"
@@ -75,14 +76,25 @@ Result<std::unique_ptr<Core>> Engine::Impl::prepare_on(const std::string& device
 }
 
 Result<void> Engine::Impl::lock_weights(Core& core) const {
-    if (core.device->info().id == "host") return {};
-    const auto start = std::chrono::steady_clock::now();
-    for (const std::span<const std::byte> part : file->mappings())
-        if (auto r = core.device->lock_pages(part); !r) return r;
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    log(LogLevel::info,
-        "the model file is locked in main memory: " + format_bytes(file->total_bytes()) + " in " +
-            std::to_string(took.count()) + " s");
+    if (!core.device->wants_locked_memory()) return {};
+    const auto start = Clock::now();
+    const uint64_t allowance = lock_allowance(core.plan.settings);
+    auto weights = granary::lock_weights(*core.device, core.model, allowance);
+    if (!weights) return tl::unexpected(weights.error());
+    core.host_weights = std::move(*weights);
+    const HostWeights& locked = core.host_weights;
+    std::string line =
+        format_bytes(locked.in_place) + " of the model file are locked in main memory";
+    if (locked.copied) line += ", " + format_bytes(locked.copied) + " in locked copies";
+    line += ", in " + std::to_string(seconds_since(start)) + " s";
+    if (!locked.refusal.empty()) line += "; where it is mapped: " + locked.refusal;
+    const bool slower = locked.unreadable_layers > 0;
+    if (slower)
+        line += "; experts of " + std::to_string(locked.unreadable_layers) + " of " +
+                std::to_string(core.model.facts.layers) +
+                " layers are not, since page-lock allows " + format_bytes(allowance) +
+                ": the processor copies them first";
+    log(slower ? LogLevel::warning : LogLevel::info, line);
     return {};
 }
 
@@ -107,12 +119,15 @@ Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
                           shared.data(), shared.size() * sizeof shared[0]);
         if (auto r = core.device->synchronize(gpu::StreamId::compute); !r) return r;
     }
-    if (core.device->kernels().shares_with_cpu() && core.plan.rows_at_start > 0 &&
-        core.plan.rows_at_start < core.model.facts.experts) {
-        auto worker = CpuWorker::create(*core.device, core.model,
-                                        core.memory->workspace() + layout.cpu_worker);
+    if ((core.device->kernels().shares_with_cpu() || core.host_weights.unreadable_layers > 0) &&
+        core.plan.rows_at_start > 0) {
+        auto worker =
+            CpuWorker::create(*core.device, core.model,
+                              core.memory->workspace() + layout.cpu_worker, core.facts.ring_wave);
         if (!worker) return tl::unexpected(worker.error());
         core.cpu = std::move(*worker);
+        if (core.host_weights.unreadable_layers > 0)
+            if (auto r = core.cpu->begin(core.plan.settings.threads, options.nice); !r) return r;
         if (auto r = share_with_cpu(core); !r) return r;
     }
     if (core.device->records()) {

@@ -11,6 +11,7 @@
 #include "engine/run/conversation.h"
 #include "engine/run/conversation_file.h"
 #include "engine/run/guard.h"
+#include "engine/run/host_weights.h"
 #include "engine/run/pace.h"
 #include "engine/run/pass.h"
 #include "engine/run/phases.h"
@@ -21,6 +22,7 @@ namespace granary {
 
 // All that a change of settings lays anew.
 struct Core {
+    HostWeights host_weights;  // destroyed last: the model's pointers lead here
     Plan plan;
     DeviceFacts facts;
     std::unique_ptr<gpu::Device> device;

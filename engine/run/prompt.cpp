@@ -13,9 +13,10 @@ namespace {
 // The experts of a chunk. Resident ones are read from their slots; the others come through the
 // ring in waves, each expert once, in fixed order: all of them when the chunk streams, those that
 // have routes when it is staged. Streamed waves are copied as far ahead as the ring goes, also
-// into the next layer while attention computes: residency does not change in a chunk. Of a staged
-// chunk's experts the CPU computes a share where they lie: the coldest, which have the fewest rows
-// to pay for a copy.
+// into the next layer while attention computes: residency does not change in a chunk. Experts in
+// memory that the device cannot read pass through locked memory, filled by the processor. Of a
+// staged chunk's experts the CPU computes a share where they lie: the coldest, which have the
+// fewest rows to pay for a copy.
 class ExpertPass {
   public:
     ExpertPass(const RunContext& run, const MemoryManager::Loan& loan, uint32_t chunk)
@@ -32,7 +33,8 @@ class ExpertPass {
             for (size_t i = 0; i < filled_.size(); ++i) copy_next_wave();
     }
 
-    void run(uint32_t layer, const PassBuffers& at) {
+    // Errors: the device's, where it must be asked for routes.
+    Result<void> run(uint32_t layer, const PassBuffers& at) {
         const MoeWeights& moe = run_.model.layers[layer].moe;
         const gpu::ExpertCacheView& cache = run_.memory.experts().view(layer);
         const Layer& lists = layers_[layer];
@@ -50,10 +52,17 @@ class ExpertPass {
                                       at.expert_out);
         };
         compute(lists.ready);
+        const bool brought = !lists.missing.empty() && brings(layer);
+        if (!stream_ && brought)
+            if (auto r = read_counts(at.routes); !r) return r;
         for (; computed_ < waves_.size() && waves_[computed_].layer == layer; ++computed_) {
             const std::span<const int32_t> wave = experts_of(waves_[computed_]);
             if (!stream_) {
-                run_.kernels().gather_routed(cache, wave, at.routes, entries_);
+                if (brought)
+                    bring(gpu::StreamId::compute, computed_,
+                          [&](int32_t expert) { return counts_[expert] > 0; });
+                else
+                    run_.kernels().gather_routed(cache, wave, at.routes, entries_);
                 compute(wave);
                 continue;
             }
@@ -64,6 +73,7 @@ class ExpertPass {
             drained_[place] = run_.device.record(gpu::StreamId::compute);
             copy_next_wave();
         }
+        return {};
     }
 
     uint64_t bytes_streamed() const { return bytes_streamed_; }
@@ -157,25 +167,76 @@ class ExpertPass {
 
     void copy_next_wave() {
         if (copied_ == waves_.size()) return;
-        const Wave& wave = waves_[copied_];
-        const std::span<const int32_t> experts = experts_of(wave);
-        const std::vector<gpu::ExpertEntry>& home = run_.model.layers[wave.layer].moe.home;
+        const uint32_t layer = waves_[copied_].layer;
         const size_t place = copied_ % filled_.size();
         run_.device.wait(gpu::StreamId::copy, drained_[place]);
-        for (const Part& part : parts_of(copied_)) {
-            const auto from = [&](size_t i) { return home[experts[i]].*part.matrix; };
-            for (size_t i = 0, n = 1; i < experts.size(); i += n) {
-                n = 1;
-                while (i + n < experts.size() && part.stride == part.bytes &&
-                       from(i + n) == from(i) + n * part.bytes)
-                    ++n;
-                run_.device.copy(gpu::StreamId::copy, part.begin + i * part.stride, from(i),
-                                 n * part.bytes);
-                bytes_streamed_ += n * part.bytes;
-            }
+        if (brings(layer)) {
+            bring(gpu::StreamId::copy, copied_, [](int32_t) { return true; });
+        } else {
+            const std::vector<gpu::ExpertEntry>& home = run_.model.layers[layer].moe.home;
+            const std::span<const int32_t> experts = experts_of(waves_[copied_]);
+            copy_wave(gpu::StreamId::copy, copied_,
+                      [&](const Part& part, size_t i) { return home[experts[i]].*part.matrix; });
         }
         filled_[place] = run_.device.record(gpu::StreamId::copy);
         ++copied_;
+    }
+
+    // from(part, i): where that matrix of a wave's i-th expert lies in locked host memory; null: it
+    // is left out.
+    template <class From>
+    void copy_wave(gpu::StreamId stream, size_t wave, const From& from) {
+        const size_t count = experts_of(waves_[wave]).size();
+        for (const Part& part : parts_of(wave)) {
+            for (size_t i = 0, n = 1; i < count; i += n) {
+                const std::byte* const first = from(part, i);
+                n = 1;
+                if (!first) continue;
+                while (i + n < count && part.stride == part.bytes &&
+                       from(part, i + n) == first + n * part.bytes)
+                    ++n;
+                run_.device.copy(stream, part.begin + i * part.stride, first, n * part.bytes);
+                bytes_streamed_ += n * part.bytes;
+            }
+        }
+    }
+
+    bool brings(uint32_t layer) const { return run_.cpu && run_.cpu->brings(layer); }
+
+    // A wave of experts that the device cannot read: the processor copies those that are wanted to
+    // locked memory, laid out as they will be in the ring.
+    template <class Wanted>
+    void bring(gpu::StreamId stream, size_t wave, const Wanted& wanted) {
+        const std::span<const int32_t> experts = experts_of(waves_[wave]);
+        std::byte* const ring = loan_.base + loan_.layout.ring +
+                                wave % filled_.size() * wave_size_ * loan_.layout.ring_stride;
+        std::byte* const locked = run_.cpu->ring_place(brought_);
+        gpu::Event& taken = taken_[brought_++ % taken_.size()];
+        run_.device.wait_here(taken);
+        const auto in_locked = [&](const Part& part, size_t i) {
+            return locked + (part.begin - ring) + i * part.stride;
+        };
+        bring_list_.clear();
+        bring_to_.clear();
+        for (size_t i = 0; i < experts.size(); ++i) {
+            if (!wanted(experts[i])) continue;
+            gpu::ExpertEntry to;
+            for (const Part& part : parts_of(wave)) to.*part.matrix = in_locked(part, i);
+            bring_list_.push_back(experts[i]);
+            bring_to_.push_back(to);
+        }
+        run_.cpu->bring(waves_[wave].layer, bring_list_, bring_to_);
+        copy_wave(stream, wave, [&](const Part& part, size_t i) {
+            return wanted(experts[i]) ? in_locked(part, i) : nullptr;
+        });
+        taken = run_.device.record(stream);
+    }
+
+    Result<void> read_counts(const gpu::Routes& routes) {
+        counts_.resize(run_.model.facts.experts);
+        run_.device.copy(gpu::StreamId::compute, counts_.data(), routes.count,
+                         counts_.size() * sizeof counts_[0]);
+        return run_.device.synchronize(gpu::StreamId::compute);
     }
 
     const RunContext& run_;
@@ -189,6 +250,11 @@ class ExpertPass {
     gpu::ExpertEntry* const entries_;  // device table of the layer at hand
     std::vector<gpu::ExpertEntry> table_;
     std::vector<gpu::Event> filled_, drained_;  // by place in the ring
+    // Of layers whose experts the processor brings.
+    std::array<gpu::Event, CpuWorker::kRingWaves> taken_{};
+    size_t brought_ = 0;  // waves
+    std::vector<int32_t> counts_, bring_list_;
+    std::vector<gpu::ExpertEntry> bring_to_;
 };
 
 // Gives the device a layer while it computes the one before. It is never given more, and a layer
@@ -252,7 +318,7 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
         kernels.route(moe.routing, moe.router, at.norm.values, at.routes);
         if (cache.slots)
             kernels.note_routes(cache, at.routes, moe.shape.used, place.first_warming, place.tick);
-        experts.run(n, at);
+        if (auto r = experts.run(n, at); !r) return tl::unexpected(r.error());
         run.phase(Phase::dense);
         kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
         if (moe.shared) {

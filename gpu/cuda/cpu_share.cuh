@@ -20,19 +20,23 @@ __device__ __forceinline__ uint64_t read_of_host(const uint64_t* word) {
 }
 
 // Of the missed experts of a row (their numbers, in order) leaves the coldest to the processor, as
-// many as the table says; the others stay, in order. Answers how many. x: what the experts are
-// given. expert_of: the row's choice. By all threads of a block.
-__device__ __noinline__ uint32_t leave_to_cpu(const FetchExperts& job, const RouteRows& rows,
-                                              const int32_t* expert_of, uint16_t* missed,
-                                              uint32_t misses) {
+// many as the table says; the others stay, in order, and are asked for where only the processor can
+// bring them. Answers how many. expert_of: the row's choice. By all threads of a block.
+__device__ __noinline__ uint32_t ask_cpu(const FetchExperts& job, const RouteRows& rows,
+                                         const int32_t* expert_of, uint16_t* missed,
+                                         uint32_t misses) {
     __shared__ float heat[CpuRequest::kMost];
     __shared__ bool leaves[CpuRequest::kMost];
     const CpuShare& share = job.share;
     const uint32_t thread = threadIdx.x;
     const uint32_t theirs = min(uint32_t{share.of_misses[misses]}, misses);
     const uint64_t number = job.place->tick * CpuRequest::kLayers + share.layer;
-    if (thread == 0) *share.pending = theirs > 0 ? number : CpuRequest::kNone;
-    if (theirs == 0 && !share.last) return misses;
+    const uint32_t staged = share.stage ? misses - theirs : 0;
+    if (thread == 0) {
+        *share.pending = theirs > 0 ? number : CpuRequest::kNone;
+        *share.staging = staged > 0 ? number : CpuRequest::kNone;
+    }
+    if (theirs == 0 && staged == 0 && !share.last) return misses;
 
     const uint32_t expert = thread < misses ? missed[thread] : 0;
     if (thread < misses) heat[thread] = job.cache.heat[expert];
@@ -53,7 +57,17 @@ __device__ __noinline__ uint32_t leave_to_cpu(const FetchExperts& job, const Rou
             rows.routes.expert[rank] = -1;
         }
     }
-    if (thread == 0) share.request->count = theirs;
+    __syncthreads();
+    if (thread < misses && !mine) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < thread; ++i) before += !leaves[i];
+        missed[before] = static_cast<uint16_t>(expert);
+        if (staged > 0) share.request->stage_expert[before] = static_cast<int32_t>(expert);
+    }
+    if (thread == 0) {
+        share.request->count = theirs;
+        share.request->stage_count = staged;
+    }
     if (theirs > 0)
         for (uint32_t octet = thread; octet * 8 < rows.cols; octet += blockDim.x) {
             float v[8];
@@ -63,12 +77,6 @@ __device__ __noinline__ uint32_t leave_to_cpu(const FetchExperts& job, const Rou
     __threadfence_system();
     __syncthreads();
     if (thread == 0) write_for_host(&share.request->asked, number);
-    if (thread < misses && !mine) {
-        uint32_t before = 0;
-        for (uint32_t i = 0; i < thread; ++i) before += !leaves[i];
-        missed[before] = static_cast<uint16_t>(expert);
-    }
-    __syncthreads();
     return misses - theirs;
 }
 
@@ -83,6 +91,12 @@ __device__ __forceinline__ bool wait_for_cpu(const CpuShare& share) {
         }
     __syncthreads();
     return true;
+}
+
+// The i-th of the experts that the processor brings.
+__device__ __forceinline__ ExpertEntry staged_entry(const FetchExperts& job, uint32_t i) {
+    const std::byte* const at = job.share.stage + i * job.share.stage_stride;
+    return {at, at + job.cache.up_offset, at + job.cache.down_offset};
 }
 
 }  // namespace

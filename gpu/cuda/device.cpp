@@ -89,7 +89,8 @@ GpuMemory::~GpuMemory() {
     (void)context_->make_current();
     streams_.reset();  // waits for copies from what is let go here
     for (GraphExec recording : recordings_) (void)context_->driver().graph_exec_destroy(recording);
-    for (std::byte* memory : locked_) (void)context_->driver().host_unregister(memory);
+    for (const std::span<std::byte> memory : locked_)
+        (void)context_->driver().host_unregister(memory.data());
 }
 
 Result<std::pair<uint64_t, uint64_t>> GpuMemory::memory_now() {
@@ -178,7 +179,7 @@ Result<void> GpuMemory::lock_pages(std::span<const std::byte> memory) {
             return tl::unexpected(driver.error(status, driver.host_register.name(),
                                                "The model file cannot be locked in main memory",
                                                format_bytes(memory.size())));
-        locked_.push_back(start);
+        locked_.emplace_back(start, memory.size());
         return {};
     });
 }
@@ -235,7 +236,18 @@ void GpuMemory::queued(Call&& call) {
 }
 
 void GpuMemory::copy(StreamId stream, void* to, const void* from, size_t bytes) {
-    queued([&] { streams_->copy(stream, to, from, bytes); });
+    // The driver refuses to copy across the end of what is locked.
+    const auto* const source = static_cast<const std::byte*>(from);
+    size_t first = bytes;
+    for (const std::span<std::byte> memory : locked_) {
+        const std::byte* const end = memory.data() + memory.size();
+        if (source >= memory.data() && source < end && source + bytes > end)
+            first = static_cast<size_t>(end - source);
+    }
+    queued([&] {
+        streams_->copy(stream, to, from, first);
+        streams_->copy(stream, static_cast<std::byte*>(to) + first, source + first, bytes - first);
+    });
 }
 
 void GpuMemory::fill(StreamId stream, void* to, int byte, size_t bytes) {

@@ -46,6 +46,7 @@ class GpuMemory : public virtual DeviceMemory {
     uint64_t driver_bytes() const override { return memory_->bytes(); }
     Result<HostBuffer> page_locked(size_t bytes) override;
     Result<void> lock_pages(std::span<const std::byte> memory) override;
+    bool wants_locked_memory() const override { return true; }
 
     void copy(StreamId stream, void* to, const void* from, size_t bytes) override;
     void fill(StreamId stream, void* to, int byte, size_t bytes) override;
@@ -88,8 +89,8 @@ class GpuMemory : public virtual DeviceMemory {
     std::shared_ptr<SharedContext> context_;
     std::unique_ptr<Memory> memory_;
     std::unique_ptr<Streams> streams_;
-    std::vector<std::byte*> locked_;     // by lock_pages
-    std::vector<GraphExec> recordings_;  // by RecordingId
+    std::vector<std::span<std::byte>> locked_;  // by lock_pages
+    std::vector<GraphExec> recordings_;         // by RecordingId
     DeviceInfo info_;
     DeviceFacts facts_;
     std::optional<Error> lost_;

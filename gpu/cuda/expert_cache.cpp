@@ -15,7 +15,8 @@ constexpr float kHeatDecay = 1.0f - 1.0f / 256;  // as in expert_fetch.cuh
 
 Result<void> CudaKernels::load_expert_cache() {
     if (auto r = find("gather", {{"gather_pieces", &cache_.gather_pieces},
-                                 {"gather_routed", &cache_.gather_routed}});
+                                 {"gather_routed", &cache_.gather_routed},
+                                 {"wait_for_staged", &cache_.wait_for_staged}});
         !r)
         return r;
     return find("expert_cache", {{"expert_note", &cache_.note}, {"expert_fetch", &cache_.fetch}});
@@ -56,6 +57,7 @@ FetchExperts CudaKernels::fetch_job(const ExpertCacheView& cache, uint32_t route
 }
 
 void CudaKernels::gather(const FetchExperts& job) {
+    if (job.share.stage) queue_early(cache_.wait_for_staged, {1}, {32}, 0, job.share);
     if (job.most > 0)
         queue_early(cache_.gather_pieces, {kGatherBlocks, 3 * job.most}, {256}, 0,
                     static_cast<const GatherPiece*>(job.pieces));

@@ -3,7 +3,7 @@
 // gpu/host/expert_cache.cpp does, to the same bits, by one block.
 #pragma once
 
-#include "gpu/cuda/router.h"
+#include "gpu/cuda/cpu_share.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
@@ -68,7 +68,7 @@ __device__ __noinline__ uint32_t place_misses(const FetchExperts& job, const uin
             cache.entries[evicted] = cache.home[evicted];
         }
         std::byte* const base = cache.slot_base[slot];
-        const ExpertEntry from = cache.home[expert];
+        const ExpertEntry from = job.share.stage ? staged_entry(job, number) : cache.home[expert];
         const ExpertEntry entry{base, base + cache.up_offset, base + cache.down_offset};
         cache.entries[expert] = entry;
         cache.slot_of[expert] = static_cast<int32_t>(slot);
@@ -123,6 +123,10 @@ __device__ __forceinline__ void fetch(const FetchExperts& job, uint32_t routes,
         __syncthreads();
     }
     const uint32_t stay = leave(missed, misses);
+    if (job.share.stage) {
+        if (thread < stay) cache.entries[missed[thread]] = staged_entry(job, thread);
+        __syncthreads();
+    }
     const uint32_t copies = stay > 0 ? place_misses(job, missed, stay, routes, keys) : 0;
     for (uint32_t i = 3 * copies + thread; i < 3 * job.most; i += threads)
         job.pieces[i] = {nullptr, nullptr, 0};

@@ -275,7 +275,7 @@ class CudaKernels : public Kernels {
         Function decode_f32, decode_any, logits_f32, logits_any, choose, count, sort;
     } router_{};
     struct {
-        Function note, fetch, gather_pieces, gather_routed;
+        Function note, fetch, gather_pieces, gather_routed, wait_for_staged;
     } cache_{};
 };
 

@@ -5,7 +5,6 @@
 // a lane has eight octets of 2,048 columns, sums of eight products added up in order. The last
 // block to finish chooses. Work: 2 experts cols operations a row. Bytes: the router once, 1 MB of
 // 128 experts and 2,048 columns.
-#include "gpu/cuda/cpu_share.cuh"
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/expert_fetch.cuh"
 #include "gpu/cuda/router.cuh"
@@ -72,7 +71,7 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const FetchE
         });
     if (job.cache.slots == 0) return;
     fetch(job, routes, count, keys, [&](uint16_t* missed, uint32_t misses) {
-        return job.share.request ? leave_to_cpu(job, args, expert_of, missed, misses) : misses;
+        return job.share.request ? ask_cpu(job, args, expert_of, missed, misses) : misses;
     });
 }
 

@@ -40,7 +40,7 @@ struct Fixture {
     explicit Fixture(const SmallModel& small) {
         file = std::move(*gguf::File::open(small.save(folder, "model.gguf")));
         model = std::move(*load_model(file));
-        worker = std::move(*CpuWorker::create(*device, model, memory.data()));
+        worker = std::move(*CpuWorker::create(*device, model, memory.data(), 2));
         EXPECT_TRUE(worker->begin(2, 0));
     }
 };

@@ -57,6 +57,9 @@ TEST(Settings, ReadsAndWritesEachForm) {
         {"threads", "1", "1"},
         {"threads", "256", "256"},
         {"device", "auto", "auto"},
+        {"page-lock", "auto", "auto"},
+        {"page-lock", "0", "0"},
+        {"page-lock", "24GiB", "24GiB"},
         {"device", "host", "host"},
         {"device", "cuda:63", "cuda:63"},
         {"granule", "auto", "auto"},
@@ -84,6 +87,7 @@ TEST(Settings, RefusesEverythingElseAndChangesNothing) {
         {"vram-reserve", {"", "auto", "ten"}},
         {"cache-floor",
          {"", "-1%", "-0%", "101%", "nan%", "inf%", "%", "12%%", "1e1%", "0x10%", "12 percent"}},
+        {"page-lock", {"", "-1", "half", "50%", "never"}},
         {"cpu-share", {"", "-1", "101", "101%", "%", "50%%", "half", "1.5%", "on"}},
         {"deterministic", {"", "true", "On", "1", "auto"}},
         {"threads", {"", "257", "-2", "two", "1.0"}},
@@ -112,7 +116,7 @@ TEST(Settings, UnknownNamesAreAnsweredWithTheKnownOnes) {
 }
 
 TEST(Settings, EveryEntryHasHelpAndADefaultThatItTakesBack) {
-    ASSERT_EQ(Settings::entries().size(), 14u);
+    ASSERT_EQ(Settings::entries().size(), 15u);
     for (const Settings::Entry& entry : Settings::entries()) {
         Settings settings;
         const std::string text = settings.get(entry.name);

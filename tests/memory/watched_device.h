@@ -39,6 +39,15 @@ class WatchedDevice final : public gpu::Device {
     // A failing release_granules gives this many granules back before it fails.
     void set_given_back_before_failing(size_t count) { given_back_before_failing_ = count; }
 
+    // From now on as a GPU, which reads only host memory that is locked; `refuses`: it cannot be
+    // where it is mapped.
+    void want_locked_memory(bool refuses) {
+        wants_locked_ = true;
+        refuses_locking_ = refuses;
+    }
+    // Copies on the copy stream from memory that it neither locked nor handed out.
+    uint64_t unlocked_copies() const { return unlocked_copies_; }
+
     static constexpr gpu::GranuleId kNone = UINT32_MAX;
     using Table = std::vector<gpu::GranuleId>;  // [places]; kNone: unmapped
     const std::map<gpu::RangeId, Table>& tables() const { return tables_; }
@@ -113,12 +122,20 @@ class WatchedDevice final : public gpu::Device {
     uint64_t driver_bytes() const override { return device_->driver_bytes(); }
     Result<gpu::HostBuffer> page_locked(size_t bytes) override {
         if (auto r = call("page_locked"); !r) return tl::unexpected(r.error());
-        return device_->page_locked(bytes);
+        auto buffer = device_->page_locked(bytes);
+        if (buffer) locked_.emplace_back(buffer->data.get(), buffer->bytes);
+        return buffer;
     }
     Result<void> lock_pages(std::span<const std::byte> pages) override {
+        if (refuses_locking_)
+            return fail(ErrorKind::device, "pages cannot be locked", "on purpose");
+        locked_.push_back(pages);
         return device_->lock_pages(pages);
     }
+    bool wants_locked_memory() const override { return wants_locked_; }
     void copy(gpu::StreamId stream, void* to, const void* from, size_t bytes) override {
+        if (stream == gpu::StreamId::copy && wants_locked_ && !is_locked(from, bytes))
+            ++unlocked_copies_;
         if (!loses_copies_ || !fails(calls_)) {
             catch_up();
             return device_->copy(stream, to, from, bytes);
@@ -148,6 +165,12 @@ class WatchedDevice final : public gpu::Device {
     }
 
   private:
+    bool is_locked(const void* from, size_t bytes) const {
+        const auto* const begin = static_cast<const std::byte*>(from);
+        for (const std::span<const std::byte>& span : locked_)
+            if (begin >= span.data() && begin + bytes <= span.data() + span.size()) return true;
+        return false;
+    }
     void catch_up() {
         for (const auto& work : std::exchange(waiting_, {})) work();
     }
@@ -167,6 +190,9 @@ class WatchedDevice final : public gpu::Device {
     }
 
     std::unique_ptr<gpu::Device> device_;
+    bool wants_locked_ = false, refuses_locking_ = false;
+    std::vector<std::span<const std::byte>> locked_;
+    uint64_t unlocked_copies_ = 0;
     std::map<gpu::RangeId, Table> tables_;
     uint64_t calls_ = 0, first_ = 0, count_ = 0, failed_asks_ = 0;
     ErrorKind kind_ = ErrorKind::device;

@@ -42,6 +42,7 @@ struct Settings {
     uint64_t vram_budget = 0;     // vram-budget: bytes; 0: no card, the unified face
     uint64_t vram_reserve = 0;    // vram-reserve: bytes left to everybody else
     CacheFloor cache_floor;       // cache-floor
+    std::optional<uint64_t> page_lock;  // page-lock: bytes of host memory; none: what can be spared
     std::optional<uint32_t> cpu_share;  // cpu-share: percent; none: auto
     bool deterministic = true;    // deterministic
     uint32_t threads = 0;         // threads: 0: the cores that this process may use

@@ -434,8 +434,22 @@ TEST_F(CudaTest, TheProcessorIsLeftTheColdestMisses) {
         auto* const x_of_host = reinterpret_cast<float*>(shared.data.get() + 4096);
         float* const sum = x_of_host + kExperts;
         const Array<uint8_t> table(gpu(), of_misses);
-        const Array<uint64_t> pending(gpu(), std::vector<uint64_t>(1));
-        const CpuShare share{request, x_of_host, sum, pending, table, kLayer, last};
+        const Array<uint64_t> words(gpu(), std::vector<uint64_t>(2));
+        // Every other time the device cannot read the experts: they are brought, at a stride.
+        const bool brings = tick % 2 == 0;
+        constexpr size_t kStride = Cache::kSlot + 64;
+        const HostBuffer stage = locked(gpu(), std::vector<std::byte>(kUsed * kStride));
+        CpuShare share;
+        share.request = request;
+        share.x = x_of_host;
+        share.sum = sum;
+        share.pending = words;
+        share.staging = words.data() + 1;
+        share.of_misses = table;
+        share.stage = brings ? stage.data.get() : nullptr;
+        share.stage_stride = kStride;
+        share.layer = kLayer;
+        share.last = last;
 
         const std::vector<float> x = random.values(kExperts);
         const Array<float> in(gpu(), x), router(gpu(), identity);
@@ -463,11 +477,27 @@ TEST_F(CudaTest, TheProcessorIsLeftTheColdestMisses) {
         Routes view = routed.view;
         view.decode = true;
         kernels().route_and_fetch(shape, weight(router), in, view, cache.card_view, now, share);
-        gpu().synchronize();
         const uint64_t number = tick * CpuRequest::kLayers + kLayer;
-        const bool asks = !coldest.empty() || last;
+        std::vector<int32_t> stay;
+        for (const int32_t e : missed)
+            if (std::find(coldest.begin(), coldest.end(), e) == coldest.end()) stay.push_back(e);
+        const bool asks = !coldest.empty() || last || (brings && !stay.empty());
+        if (brings && !stay.empty()) {
+            while (std::atomic_ref(request->asked).load(std::memory_order_acquire) != number) {
+            }
+            ASSERT_EQ(request->stage_count, stay.size()) << what;
+            for (size_t i = 0; i < stay.size(); ++i) {
+                EXPECT_EQ(request->stage_expert[i], stay[i]) << what;
+                std::memcpy(stage.data.get() + i * kStride,
+                            cache.weights.data.get() + static_cast<size_t>(stay[i]) * Cache::kSlot,
+                            Cache::kSlot);
+            }
+            std::atomic_ref(request->staged).store(number, std::memory_order_release);
+        }
+        gpu().synchronize();
         EXPECT_EQ(request->asked, asks ? number : CpuRequest::kNone) << what;
-        EXPECT_EQ(pending.get()[0], coldest.empty() ? CpuRequest::kNone : number) << what;
+        EXPECT_EQ(words.get()[0], coldest.empty() ? CpuRequest::kNone : number) << what;
+        EXPECT_EQ(words.get()[1], brings && !stay.empty() ? number : CpuRequest::kNone) << what;
         if (asks) {
             ASSERT_EQ(request->count, coldest.size()) << what;
             asked += !coldest.empty();
@@ -489,7 +519,12 @@ TEST_F(CudaTest, TheProcessorIsLeftTheColdestMisses) {
         for (const int32_t e : missed) {
             const bool left = std::find(coldest.begin(), coldest.end(), e) != coldest.end();
             EXPECT_EQ(slot_of[static_cast<size_t>(e)] < 0, left) << what << " " << e;
+            if (!left) cache.expert_in[static_cast<size_t>(slot_of[static_cast<size_t>(e)])] = e;
         }
+        std::vector<bool> filled(kSlots);
+        for (const int32_t e : stay)
+            filled[static_cast<size_t>(slot_of[static_cast<size_t>(e)])] = true;
+        cache.expect_copied(filled, what);
         const std::vector<float> got = routed.weight.get();
         for (size_t rank = 0; rank < kUsed; ++rank)
             EXPECT_NEAR(got[rank], weights[rank], 1e-5) << what;
