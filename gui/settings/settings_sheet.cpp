@@ -85,7 +85,7 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
     addField(form, QStringLiteral("cache-floor"), tr("Experts keep at least"),
              tr("auto, a size (8MiB), or a share of all experts (12%)"));
     addField(form, QStringLiteral("page-lock"), tr("Locked for the card"),
-             tr("auto, or a size (24GiB): main memory that a GPU copies experts from at full speed"));
+             tr("auto, or main memory that a GPU may copy from: 24GiB"));
     m_kv = addChoice(form, QStringLiteral("kv"), tr("Keys and values"),
                      tr("How exactly a conversation's keys and values are kept; smaller formats "
                         "leave more memory to the experts"),
