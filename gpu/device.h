@@ -172,10 +172,20 @@ Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& option
 // What such a device would say of itself, without making one: for plans.
 Result<DeviceInfo> host_device_info(const HostDeviceOptions& options);
 
+// With what a prompt's matrices are multiplied.
+enum class CudaProducts : uint8_t {
+    // Experts by 8-bit integers, where their type has such products, on cards that do products of
+    // f16 with f32 sums at half their rate: compute capability 7.5, 8.6, 8.9 and 12.0. Dense
+    // matrices, which keep 16 bits of activations, would gain nothing. All else f16.
+    fastest,
+    f16,   // by what every card from 7.5 on has
+    int8,  // experts and dense matrices whose type has such products
+};
 // A card of NVIDIA's, by the driver's number.
 struct CudaDeviceOptions {
     int ordinal = 0;
     size_t granule_bytes = 0;  // 0: what the driver recommends, 2 MiB at least
+    CudaProducts products = CudaProducts::fastest;
 };
 // Errors: unsupported, with the reason, where this build has no CUDA kernels, the machine no driver
 // that runs them, or the card cannot map memory; else the driver's.

@@ -188,9 +188,10 @@ class Kernels {
     virtual uint32_t experts_at_once() const = 0;
 
     // Bytes that prompt operations need beside a chunk's buffers: lies in the loan, handed over
-    // each time the loan is laid. A constant plus a constant for each row.
+    // each time the loan is laid. A constant plus a constant for each row. `hidden`: columns of
+    // what experts read.
     virtual size_t prompt_scratch_bytes(const AttentionShape& shape, uint32_t experts,
-                                        uint32_t used, uint32_t rows) const = 0;
+                                        uint32_t used, uint32_t hidden, uint32_t rows) const = 0;
     virtual void set_prompt_scratch(std::byte* scratch, size_t bytes) = 0;
 
     // Bytes of scratch for all operations with contexts of at most `max_cells`: a constant plus

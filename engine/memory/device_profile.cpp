@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr uint32_t kVersion = 3;  // 2: gather, unpack; 3: cpu
+constexpr uint32_t kVersion = 3;  // 2: gather, unpack; 3: cpu, row_bytes_per_code_group
 constexpr const char* kVersionKey = "granary_device_profile";
 constexpr size_t kMostText = 512;
 constexpr uint64_t kMostBytes = uint64_t{1} << 48;
@@ -162,6 +162,7 @@ Result<DeviceProfile> DeviceProfile::parse(std::string_view text) {
     profile.buffers.prompt_bytes_per_expert = small("prompt_bytes_per_expert", 0, 1 << 20);
     profile.buffers.row_bytes_per_head = small("row_bytes_per_head", 0, 1 << 16);
     profile.buffers.row_bytes_per_expert = small("row_bytes_per_expert", 0, 1 << 16);
+    profile.buffers.row_bytes_per_code_group = small("row_bytes_per_code_group", 0, 65536);
     profile.buffers.expert_out_bytes = small("expert_out_bytes", 1, 4);
     profile.buffers.hidden_value_bytes = small("hidden_value_bytes", 0, 4);
     profile.buffers.ring_wave = small("ring_wave", 1, 256);
@@ -212,6 +213,7 @@ std::string DeviceProfile::json() const {
                        {"prompt_bytes_per_expert", buffers.prompt_bytes_per_expert},
                        {"row_bytes_per_head", buffers.row_bytes_per_head},
                        {"row_bytes_per_expert", buffers.row_bytes_per_expert},
+                       {"row_bytes_per_code_group", buffers.row_bytes_per_code_group},
                        {"expert_out_bytes", buffers.expert_out_bytes},
                        {"hidden_value_bytes", buffers.hidden_value_bytes},
                        {"ring_wave", buffers.ring_wave},
@@ -264,22 +266,25 @@ DeviceProfile DeviceProfile::of(gpu::Device& device, const Rates& rates) {
     line(cut(64), cut(128), buffers.cut_bytes, buffers.cut_bytes_per_value);
     line(base(64), base(128), buffers.scratch_bytes, buffers.scratch_bytes_per_value);
 
-    // Many heads and no experts, then the other way round, show each part of a prompt's scratch.
+    // Much of one and little of the others shows each part of a prompt's scratch.
     constexpr uint32_t kMany = 64, kDim = 128;
-    const auto prompt = [&](uint32_t heads, uint32_t experts, uint32_t rows) {
+    const auto prompt = [&](uint32_t heads, uint32_t experts, uint32_t hidden, uint32_t rows) {
         gpu::AttentionShape shape;
         shape.heads = shape.kv_heads = heads;
         shape.head_dim = kDim;
-        return kernels.prompt_scratch_bytes(shape, experts, 1, rows);
+        return kernels.prompt_scratch_bytes(shape, experts, 1, hidden, rows);
     };
-    const auto row = [&](uint32_t heads, uint32_t experts) {
-        return prompt(heads, experts, 2) - prompt(heads, experts, 1);
+    const auto row = [&](uint32_t heads, uint32_t experts, uint32_t hidden = 0) {
+        return prompt(heads, experts, hidden, 2) - prompt(heads, experts, hidden, 1);
     };
     const auto constant = [&](uint32_t heads, uint32_t experts) {
-        return prompt(heads, experts, 1) - row(heads, experts);
+        return prompt(heads, experts, 0, 1) - row(heads, experts);
     };
     buffers.row_bytes_per_head = divide_up(row(kMany, 1), kMany);
     buffers.row_bytes_per_expert = divide_up(row(1, kMany * kMany), kMany * kMany);
+    const uint32_t wide = kMany * kMany * buffers.code_group;
+    buffers.row_bytes_per_code_group =
+        static_cast<uint32_t>(divide_up(row(1, 1, 2 * wide) - row(1, 1, wide), kMany * kMany));
     buffers.prompt_bytes_per_kv_value = divide_up(constant(kMany, 1), kMany * kDim);
     buffers.prompt_bytes_per_expert = divide_up(constant(1, kMany * kMany), kMany * kMany);
     buffers.expert_out_bytes = static_cast<uint32_t>(kernels.expert_out_bytes());
@@ -312,8 +317,11 @@ DeviceFacts DeviceProfile::facts(const ModelFacts& model) const {
     const uint64_t kv_values = uint64_t{attention.kv_heads} * attention.head_dim;
     facts.prompt_scratch_base = std::max(kv_values * buffers.prompt_bytes_per_kv_value,
                                          model.experts * buffers.prompt_bytes_per_expert);
-    facts.prompt_scratch_per_row = std::max(attention.heads * buffers.row_bytes_per_head,
-                                            model.experts * buffers.row_bytes_per_expert);
+    const uint64_t code_groups = divide_up(model.hidden, buffers.code_group);
+    facts.prompt_scratch_per_row =
+        std::max(attention.heads * buffers.row_bytes_per_head,
+                 model.experts * buffers.row_bytes_per_expert +
+                     round_up(code_groups * buffers.row_bytes_per_code_group, 16));
     facts.expert_out_bytes = buffers.expert_out_bytes;
     facts.hidden_value_bytes = buffers.hidden_value_bytes;
     facts.ring_wave = buffers.ring_wave;

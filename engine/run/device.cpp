@@ -76,7 +76,7 @@ DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmet
     facts.scratch_base = one - facts.scratch_per_cut;
     const auto prompt_scratch = [&](uint32_t rows) {
         return kernels.prompt_scratch_bytes(model.attention, model.experts, model.experts_used,
-                                            rows);
+                                            model.hidden, rows);
     };
     facts.prompt_scratch_per_row = prompt_scratch(2) - prompt_scratch(1);
     facts.prompt_scratch_base = prompt_scratch(1) - facts.prompt_scratch_per_row;

@@ -61,10 +61,11 @@ Result<void> CudaKernels::load_attention() {
         const Status status = driver.device_attribute(&value, number, context.device());
         return status == 0 ? value : 0;
     };
-    constexpr int kProcessors = 16, kCapabilityMajor = 75;
+    constexpr int kProcessors = 16;
     AttentionKernels& at = attention_;
     at.processors = static_cast<uint32_t>(std::max(1, attribute(kProcessors)));
-    at.tensor_cores = attribute(kCapabilityMajor) >= 8;
+    const bool before_80 = device_.facts().capability < 80;
+    at.fast_decode = !before_80;
 
     const auto allow = [&](Function function, size_t bytes) -> Result<void> {
         if (!function) return {};
@@ -86,10 +87,9 @@ Result<void> CudaKernels::load_attention() {
                       {{"attention_widen", &at.widen}, {"attention_finish", &at.finish}});
         !r)
         return r;
-    if (!at.tensor_cores) return {};
     for (int head = 0; head < 3; ++head) {
         const std::string dim = std::to_string(kHeadSizes[head]);
-        for (int format = 0; format < 4; ++format) {
+        for (int format = 0; format < 4 && at.fast_decode; ++format) {
             for (uint32_t tiles = 1; tiles <= 2; ++tiles) {
                 const std::string name = std::string("attention_decode_") + kFormats[format] + "_" +
                                          dim + "_" + std::to_string(tiles);
@@ -100,6 +100,8 @@ Result<void> CudaKernels::load_attention() {
                     return r;
             }
         }
+        // 7.5 has 64 KB for a block.
+        if (before_80 && launch_of(head, false).shared > 64 << 10) continue;
         const std::string mma = "attention_prompt_" + dim, wgmma = "attention_prompt_wgmma_" + dim;
         if (auto r = find("attention_prompt", {{mma.c_str(), &at.prompt[head]}}); !r) return r;
         if (kHeadSizes[head] > 64)  // smaller ones have none
@@ -131,7 +133,7 @@ void CudaKernels::attention_decode(const AttentionShape& shape, const float* q, 
     const uint32_t group = shape.heads / shape.kv_heads, dim = shape.head_dim;
     const uint32_t together = decode_tokens(shape);
     const int head = head_index(dim), format = format_index(kv);
-    const bool fast = at.tensor_cores && out.codes && head >= 0 && format >= 0;
+    const bool fast = at.fast_decode && out.codes && head >= 0 && format >= 0;
     for (uint32_t first = 0; first < out.rows; first += together) {
         AttentionDecode job{};
         job.n = std::min(together, out.rows - first);
@@ -176,7 +178,7 @@ void CudaKernels::attention_prompt(const AttentionShape& shape, const float* q, 
     const int head = head_index(dim);
     const bool f16 = kv.k.codes == KvCodes::f16 && kv.v.codes == KvCodes::f16;
     const bool f32 = kv.k.codes == KvCodes::f32 || kv.v.codes == KvCodes::f32;
-    const bool fast = at.tensor_cores && out.codes && head >= 0 && !f32;
+    const bool fast = out.codes && head >= 0 && at.prompt[head] && !f32;
     const bool wgmma = fast && at.prompt_wgmma[head], widen = fast && !f16;
     const AttentionLaunch launch =
         fast ? launch_of(head, wgmma)

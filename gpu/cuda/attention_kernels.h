@@ -10,7 +10,7 @@ namespace granary::gpu::cuda {
 
 struct AttentionKernels {
     uint32_t processors = 0;
-    bool tensor_cores = false;  // with asynchronous copies: compute capability 8.0 and up
+    bool fast_decode = false;  // those of `decode`: compute capability 8.0 and up
 
     // By format f16, int8, k8v4, q4; by heads of 64, 128, 256; by tiles of eight rows less one.
     Function decode[4][3][2] = {};

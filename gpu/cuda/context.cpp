@@ -38,6 +38,9 @@ Result<std::vector<DeviceFacts>> list_devices(const Driver& driver) {
         facts.bus_id = bus_id;
         facts.capability =
             10 * attribute(facts.ordinal, names.major) + attribute(facts.ordinal, names.minor);
+#ifdef GRANARY_CUDA_AS_TURING
+        facts.capability = std::min(facts.capability, 75);
+#endif
         facts.processors = attribute(facts.ordinal, names.processors);
         facts.integrated = attribute(facts.ordinal, names.integrated) != 0;
         facts.watched = attribute(facts.ordinal, names.watched) != 0;

@@ -16,11 +16,11 @@ namespace {
 class CudaDevice final : public GpuMemory, public Device {
   public:
     static Result<std::unique_ptr<Device>> open(std::shared_ptr<const Driver> driver,
-                                                const Options& options) {
+                                                const Options& options, CudaProducts products) {
         std::unique_ptr<CudaDevice> device(new CudaDevice);
         if (auto r = device->initialise(std::move(driver), options); !r)
             return tl::unexpected(r.error());
-        auto kernels = load_kernels<CudaKernels>(*device);
+        auto kernels = load_kernels<CudaKernels>(*device, products);
         if (!kernels) return tl::unexpected(kernels.error());
         device->kernels_ = std::move(*kernels);
         return device;
@@ -73,7 +73,8 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& option
     if (!reason.empty())
         return fail(ErrorKind::unsupported, "NVIDIA's driver is too old", reason,
                     "Update the driver");
-    return cuda::CudaDevice::open(std::move(*driver), {options.ordinal, options.granule_bytes});
+    return cuda::CudaDevice::open(std::move(*driver), {options.ordinal, options.granule_bytes},
+                                  options.products);
 }
 
 }  // namespace granary::gpu

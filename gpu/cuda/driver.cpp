@@ -98,6 +98,10 @@ Status Driver::copy_async(void* to, const void* from, size_t bytes, Stream strea
 Status Driver::allow_shared_memory(Function function, size_t bytes) const {
     constexpr int kMostDynamicSharedBytes = 8;
     if (api_ == Api::hip) return 0;
+#ifdef GRANARY_CUDA_AS_TURING
+    constexpr Status kInvalidValue = 1;
+    if (bytes > 64 << 10) return kInvalidValue;
+#endif
     return function_set_attribute_(function, kMostDynamicSharedBytes, static_cast<int>(bytes));
 }
 

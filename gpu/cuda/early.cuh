@@ -10,15 +10,17 @@
 //     comment says so) gives the next the results of all kernels but itself from the beginning.
 #pragma once
 
+#include "gpu/cuda/architecture.cuh"
+
 namespace granary::gpu::cuda {
 
 __device__ __forceinline__ void wait_for_kernels_ahead() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if GRANARY_CUDA_ARCH >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 __device__ __forceinline__ void let_next_begin() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if GRANARY_CUDA_ARCH >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }

@@ -75,7 +75,7 @@ void CudaKernels::experts_prompt(const ExpertShape& shape, const ExpertEntry* en
                                  std::span<const int32_t> list, const Routes& routes,
                                  const Activations& x, const Activations& hidden, void* out) {
     const uint32_t count = routes.rows * shape.used;
-    const TileScratch at = tile_scratch(shape.experts, shape.used, routes.rows);
+    const TileScratch at = tile_scratch(shape.experts, shape.used, shape.hidden, routes.rows);
     ExpertList listed{static_cast<uint32_t>(list.size()), {}};
     std::copy(list.begin(), list.end(), listed.expert);
     queue(matmuls_.expert_tiles, {1, 1, 1}, {1024, 1, 1}, 0, listed, routes.first, at.tiles,
@@ -101,16 +101,26 @@ void CudaKernels::experts_prompt(const ExpertShape& shape, const ExpertEntry* en
     launch.out = hidden.codes;
     launch.out_bytes = code_bytes(shape.ffn);
     WgmmaKernel kernel;
-    if (shape.gate == shape.up)
+    const MatmulFunctions::Int8* int8 = nullptr;
+    if (shape.gate == shape.up) {
         kernel = wgmma_kernel(shape.gate, Product::gate_up, shape.hidden, shape.ffn);
-    if (kernel.function)
+        int8 = int8_products(shape.gate);
+    }
+    const uint32_t gate_up_blocks = std::min(most * divided(shape.ffn, 64), prompt_blocks());
+    if (int8) {
+        make_int8_rows(x, 0, routes.rows, false, at.codes);
+        launch.x = at.codes;
+        launch.x_bytes = int8_row_bytes(shape.hidden, false);
+        launch.int8_out = int8_products(shape.down) != nullptr;
+        queue(int8->gate_up, {gate_up_blocks, 1, 1}, {kInt8Threads, 1, 1}, int8->shared, launch);
+    } else if (kernel.function) {
         queue(kernel.function, {wgmma_blocks(), 1, 1}, {kExpertWgmma.threads, 1, 1}, kernel.bytes,
               ExpertMatmul{at.tiles, at.count, entries, routes.order, shape.used, shape.hidden,
                            shape.ffn, x.codes, hidden.codes});
-    else
-        queue(matmuls_.prompt_gate_up[number],
-              {std::min(most * divided(shape.ffn, 64), prompt_blocks()), 1, 1},
-              {kPromptThreads, 1, 1}, prompt_format(kFastTypes[number].type).shared(), launch);
+    } else {
+        queue(matmuls_.prompt_gate_up[number], {gate_up_blocks, 1, 1}, {kPromptThreads, 1, 1},
+              matmuls_.prompt_shared[number], launch);
+    }
 
     const uint32_t down = fast_type(shape.down);
     launch.cols = shape.ffn;
@@ -123,14 +133,19 @@ void CudaKernels::experts_prompt(const ExpertShape& shape, const ExpertEntry* en
     launch.out_bytes = expert_out_bytes() * shape.hidden;
     launch.half_out = true;
     kernel = wgmma_kernel(shape.down, Product::down, shape.ffn, shape.hidden);
-    if (kernel.function)
+    const uint32_t down_blocks =
+        std::min(most * divided(shape.hidden, kPromptRows), prompt_blocks());
+    if (launch.int8_out) {
+        int8 = int8_products(shape.down);
+        queue(int8->down, {down_blocks, 1, 1}, {kInt8Threads, 1, 1}, int8->shared, launch);
+    } else if (kernel.function) {
         queue(kernel.function, {wgmma_blocks(), 1, 1}, {kExpertWgmma.threads, 1, 1}, kernel.bytes,
               ExpertMatmul{at.tiles, at.count, entries, routes.order, shape.used, shape.ffn,
                            shape.hidden, hidden.codes, out});
-    else
-        queue(matmuls_.prompt[down],
-              {std::min(most * divided(shape.hidden, 128), prompt_blocks()), 1, 1},
-              {kPromptThreads, 1, 1}, prompt_format(kFastTypes[down].type).shared(), launch);
+    } else {
+        queue(matmuls_.prompt[down], {down_blocks, 1, 1}, {kPromptThreads, 1, 1},
+              matmuls_.prompt_shared[down], launch);
+    }
 }
 
 // Bytes: each route's expert once.

@@ -97,10 +97,11 @@ void CudaKernels::set_scratch(std::byte* scratch, size_t bytes) {
 
 // The same: the largest constant, and the most for each row.
 size_t CudaKernels::prompt_scratch_bytes(const AttentionShape& shape, uint32_t experts,
-                                         uint32_t used, uint32_t rows) const {
+                                         uint32_t used, uint32_t hidden, uint32_t rows) const {
     PromptBytes most;
-    for (const PromptBytes& bytes : {prompt_route_bytes(experts), prompt_tile_bytes(experts, used),
-                                     attention_prompt_scratch(shape)}) {
+    for (const PromptBytes& bytes :
+         {prompt_route_bytes(experts), prompt_tile_bytes(experts, used, hidden),
+          attention_prompt_scratch(shape)}) {
         most.constant = std::max(most.constant, bytes.constant);
         most.per_row = std::max(most.per_row, bytes.per_row);
     }

@@ -29,7 +29,8 @@ struct FetchExperts;
 class CudaKernels : public Kernels {
   public:
     // Queues on the device's compute stream; lives no longer than the device.
-    explicit CudaKernels(GpuMemory& device) : device_(device) {}
+    explicit CudaKernels(GpuMemory& device, CudaProducts products = CudaProducts::fastest)
+        : device_(device), products_(products) {}
     // Loads all modules, with the device's context current. Errors: unsupported where this build
     // has no code for the device, else the driver's.
     Result<void> load();
@@ -43,8 +44,11 @@ class CudaKernels : public Kernels {
     size_t scratch_bytes(const AttentionShape& shape, uint32_t max_cells) const override;
     void set_scratch(std::byte* scratch, size_t bytes) override;
     size_t prompt_scratch_bytes(const AttentionShape& shape, uint32_t experts, uint32_t used,
-                                uint32_t rows) const override;
+                                uint32_t hidden, uint32_t rows) const override;
     void set_prompt_scratch(std::byte* scratch, size_t bytes) override;
+
+    // Whether experts of this type are multiplied as integers in a prompt.
+    bool multiplies_integers(WeightType type) const { return int8_products(type) != nullptr; }
 
     // ---- rows of values
     void embed(const Weight& table, const int32_t* tokens, uint32_t n, float* x) override;
@@ -107,7 +111,7 @@ class CudaKernels : public Kernels {
 
   private:
     // Kernels of matrices. By number of a type, see matmul.cpp; those of 0 take any type.
-    static constexpr uint32_t kPromptTypes = 13;
+    static constexpr uint32_t kPromptTypes = 13, kInt8Types = 3;
     struct MatmulFunctions {
         Function plain, plain_gate_up, plain_down, expert_tiles;
         struct Decode {
@@ -115,12 +119,20 @@ class CudaKernels : public Kernels {
         } fast, any;
         uint32_t shared_per_processor, shared_per_block;  // bytes that those may use
         Function prompt[kPromptTypes], prompt_gate_up[kPromptTypes];
+        uint32_t prompt_shared[kPromptTypes];  // bytes of a block
         Function widen;
         // Compute capability 9.0a, else null.
         Function dense_wgmma;
         struct {
             Function gate_up, down;
         } wgmma_q4_k, wgmma_q6_k;
+        // 8-bit products of prompts; null where f16 is as fast. By number of a type, see
+        // matmul.cpp.
+        struct Int8 {
+            Function dense, gate_up, down;
+            uint32_t shared;  // bytes of a block
+        } int8[kInt8Types];
+        Function int8_rows;
     };
     static constexpr uint32_t kDecodeRows = 8;    // at most, of a decode step
     static constexpr size_t kCounterBytes = 256;  // words that are 0 between launches
@@ -222,6 +234,7 @@ class CudaKernels : public Kernels {
     void matmul_prompt(const Matmul& job, const Activations& in);
     void matmul_dense(std::span<const Matmul> jobs, const Activations& in);
     TensorMap rows_map(const Activations& in);
+    void matmul_int8(std::span<const Matmul> jobs, const Activations& in);
     void matmul_plain(const Matmul& job, const Activations& in);
     void experts_decode(const ExpertShape& shape, const ExpertEntry* entries,
                         std::span<const int32_t> list, const Routes& routes, const Activations& x,
@@ -240,17 +253,28 @@ class CudaKernels : public Kernels {
     enum class Product : uint8_t { gate_up, down };
     WgmmaKernel wgmma_kernel(WeightType type, Product product, uint32_t cols,
                              uint32_t features) const;
-    // What of the scratch describes tiles to the kernels of prompts.
+    // What of the scratch the kernels of a prompt's experts use.
     struct TileScratch {
         int32_t* count;
         ExpertTile* tiles;
+        std::byte* codes;  // 8-bit codes of the tokens
     };
-    TileScratch tile_scratch(uint32_t experts, uint32_t used, uint32_t rows) const;
-    static PromptBytes prompt_tile_bytes(uint32_t experts, uint32_t used);
+    // Null where the products of the type's experts are of f16.
+    const MatmulFunctions::Int8* int8_products(WeightType type) const;
+    bool int8_dense(WeightType type) const {
+        const MatmulFunctions::Int8* const kernels = int8_products(type);
+        return kernels && kernels->dense;
+    }
+    // 8-bit codes of f16 ones.
+    void make_int8_rows(const Activations& in, uint32_t first, uint32_t rows, bool fine,
+                        std::byte* to);
+    TileScratch tile_scratch(uint32_t experts, uint32_t used, uint32_t hidden, uint32_t rows) const;
+    PromptBytes prompt_tile_bytes(uint32_t experts, uint32_t used, uint32_t hidden) const;
     uint32_t prompt_blocks() const;
     uint32_t wgmma_blocks() const;
 
     GpuMemory& device_;
+    const CudaProducts products_;
     AttentionKernels attention_;
     DeltaNetKernels delta_net_;
     std::map<std::string, std::unique_ptr<Module>, std::less<>> modules_;
@@ -280,9 +304,9 @@ class CudaKernels : public Kernels {
 };
 
 // Makes and loads a set K of kernels, CudaKernels or what a test makes of it.
-template <class K>
-Result<std::unique_ptr<K>> load_kernels(GpuMemory& device) {
-    auto kernels = std::make_unique<K>(device);
+template <class K, class... Args>
+Result<std::unique_ptr<K>> load_kernels(GpuMemory& device, Args... args) {
+    auto kernels = std::make_unique<K>(device, args...);
     if (auto loaded = kernels->load(); !loaded) return tl::unexpected(loaded.error());
     return kernels;
 }

@@ -48,6 +48,12 @@ Result<CardLimits> measure_limits(GpuMemory& device, std::span<std::byte> scratc
                          [&] { return launched(*mma, processors * 2, 0, kMmaRounds, out); });
         !r)
         return tl::unexpected(r.error());
+    const auto int8 = (*module)->function("limit_mma_int8");
+    if (!int8) return tl::unexpected(int8.error());
+    if (auto r = measure(limits.int8, 2.0 * processors * 8 * kMmaRounds * 16 * 8192,
+                         [&] { return launched(*int8, processors * 2, 0, kMmaRounds, out); });
+        !r)
+        return tl::unexpected(r.error());
     // Compute capability 9.0a alone has it.
     if (const auto wgmma = (*module)->function("limit_wgmma")) {
         constexpr uint32_t kRounds = 2500;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What a card can do at most, by kernels that do nothing else: f16 tensor-core products with f32
-// sums (mma.sync, wgmma) and a copy of device memory. Factors are random, since a card runs
-// products of zeros faster than of numbers.
+// sums (mma.sync, wgmma), those of 8-bit integers (mma.sync) and a copy of device memory. Factors
+// are random, since a card runs products of zeros faster than of numbers.
 #include "gpu/cuda/mma.cuh"
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #include "gpu/cuda/wgmma.cuh"
@@ -39,6 +39,27 @@ extern "C" __global__ void __launch_bounds__(256) limit_mma(uint32_t rounds, flo
     for (uint32_t i = 0; i < kAtOnce; ++i)
         for (uint32_t j = 0; j < 4; ++j) sum += c[i][j];
     out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+// As many products of 8 bits, each twice as deep: 8,192 operations.
+extern "C" __global__ void __launch_bounds__(256) limit_mma_int8(uint32_t rounds, float* out) {
+    constexpr uint32_t kAtOnce = 16;
+    const uint32_t seed = (blockIdx.x * blockDim.x + threadIdx.x) * 64;
+    uint32_t a[4][4], b[4][2];
+    int32_t c[kAtOnce][4] = {};
+    for (uint32_t i = 0; i < 4; ++i) {
+        for (uint32_t j = 0; j < 4; ++j) a[i][j] = some_halves(seed + 4 * i + j);
+        for (uint32_t j = 0; j < 2; ++j) b[i][j] = some_halves(seed + 16 + 2 * i + j);
+    }
+    for (uint32_t round = 0; round < rounds; ++round) {
+#pragma unroll
+        for (uint32_t i = 0; i < kAtOnce; ++i)
+            mma_16x8x32(c[i], a[i / 4], b[i % 4][0], b[i % 4][1]);
+    }
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < kAtOnce; ++i)
+        for (uint32_t j = 0; j < 4; ++j) sum ^= c[i][j];
+    out[blockIdx.x * blockDim.x + threadIdx.x] = __int_as_float(sum);
 }
 
 // Blocks of 256 threads, one a multiprocessor; 40 KB of dynamic shared memory. FLOP: blocks * 2 *

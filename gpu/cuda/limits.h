@@ -11,6 +11,7 @@ namespace granary::gpu::cuda {
 // What a card can do at most, by the kernels of limits.cu.
 struct CardLimits {
     double mma = 0, wgmma = 0;  // f16 products with f32 sums, operations a second; 0: has none
+    double int8 = 0;            // products of 8-bit integers by mma.sync
     double copy = 0;            // of device memory to itself, bytes read and written a second
     double products() const { return mma > wgmma ? mma : wgmma; }
 };

@@ -9,9 +9,40 @@
 #include "gpu/cuda/matmul_types.h"
 
 namespace granary::gpu::cuda {
+namespace {
+
+// Whether a card of this compute capability multiplies f16 with f32 sums at half the rate that its
+// tensor cores have with f16 sums, as GeForce cards do (NVIDIA's papers on Turing, GA102, Ada and
+// GB202). 8-bit products have four times that rate then.
+constexpr bool halves_f32_sums(int capability) {
+    return capability == 75 || capability == 86 || capability == 89 || capability == 120;
+}
+
+PromptMatmul dense_job(const Matmul& job, uint32_t rows, const std::byte* x, size_t x_bytes) {
+    const Weight& weight = job.weight;
+    const size_t bytes = row_bytes(weight.type, weight.cols);
+    PromptMatmul launch{};
+    launch.weight = weight.data;
+    launch.rows = rows;
+    launch.used = 1;
+    launch.cols = weight.cols;
+    launch.features = weight.rows;
+    launch.type[0] = launch.type[1] = weight.type;
+    launch.row_bytes[0] = launch.row_bytes[1] = bytes;
+    launch.x = x;
+    launch.x_bytes = x_bytes;
+    launch.out = job.out;
+    launch.out_bytes = sizeof(float) * weight.rows;
+    launch.add = job.add;
+    return launch;
+}
+
+}  // namespace
 
 Result<void> CudaKernels::load_matmuls() {
     MatmulFunctions& to = matmuls_;
+    const int capability = device_.facts().capability;
+    const bool before_80 = capability < 80;
     if (auto r = find("matmul_plain", {{"matmul_plain", &to.plain},
                                        {"experts_plain_gate_up", &to.plain_gate_up},
                                        {"experts_plain_down", &to.plain_down}});
@@ -19,14 +50,17 @@ Result<void> CudaKernels::load_matmuls() {
         return r;
     if (auto r = find("expert_tiles", {{"expert_tiles", &to.expert_tiles}}); !r) return r;
     if (auto r = find("matmul_widen", {{"matmul_widen", &to.widen}}); !r) return r;
-    if (auto r = find_wgmma("matmul_dense_wgmma", {{"matmul_dense_wgmma", &to.dense_wgmma}}); !r)
-        return r;
-    if (auto r = find_wgmma("expert_matmul_wgmma",
-                            {{"expert_gate_up_wgmma_q4_k", &to.wgmma_q4_k.gate_up},
-                             {"expert_down_wgmma_q4_k", &to.wgmma_q4_k.down},
-                             {"expert_down_wgmma_q6_k", &to.wgmma_q6_k.down}});
-        !r)
-        return r;
+    if (products_ == CudaProducts::fastest) {
+        if (auto r = find_wgmma("matmul_dense_wgmma", {{"matmul_dense_wgmma", &to.dense_wgmma}});
+            !r)
+            return r;
+        if (auto r = find_wgmma("expert_matmul_wgmma",
+                                {{"expert_gate_up_wgmma_q4_k", &to.wgmma_q4_k.gate_up},
+                                 {"expert_down_wgmma_q4_k", &to.wgmma_q4_k.down},
+                                 {"expert_down_wgmma_q6_k", &to.wgmma_q6_k.down}});
+            !r)
+            return r;
+    }
     if (auto r = find("matvec", {{"matvec", &to.fast.matvec},
                                  {"expert_matvec_gate_up", &to.fast.gate_up},
                                  {"expert_matvec_down", &to.fast.down},
@@ -50,8 +84,8 @@ Result<void> CudaKernels::load_matmuls() {
     };
     constexpr uint32_t kOwn = 9 << 10;  // of the kernels beside it
     to.shared_per_processor = attribute(kSharedPerProcessor);
-    to.shared_per_block =
-        std::min(kMatvecShared, std::max(attribute(kSharedPerBlock), 48u << 10) - kOwn);
+    const uint32_t shared_per_block = before_80 ? 64u << 10 : attribute(kSharedPerBlock);
+    to.shared_per_block = std::min(kMatvecShared, std::max(shared_per_block, 48u << 10) - kOwn);
     for (const Function function : {to.fast.matvec, to.fast.gate_up, to.fast.down})
         if (auto r = allow(function, to.shared_per_block); !r) return r;
     if (auto r = allow(to.dense_wgmma, kDenseShared); !r) return r;
@@ -66,11 +100,50 @@ Result<void> CudaKernels::load_matmuls() {
                            {("prompt_gate_up_" + name).c_str(), &to.prompt_gate_up[i]}});
             !r)
             return r;
-        const size_t bytes = prompt_format(kFastTypes[i].type).shared();
+        to.prompt_shared[i] = prompt_format(kFastTypes[i].type).shared(before_80);
         for (const Function function : {to.prompt[i], to.prompt_gate_up[i]})
-            if (auto r = allow(function, bytes); !r) return r;
+            if (auto r = allow(function, to.prompt_shared[i]); !r) return r;
+    }
+    if (products_ == CudaProducts::f16 ||
+        (products_ == CudaProducts::fastest && !halves_f32_sums(capability)))
+        return {};
+    if (auto r = find("matmul_prompt_int8", {{"prompt_int8_rows", &to.int8_rows}}); !r) return r;
+    static_assert(std::size(kInt8ProductTypes) == kInt8Types);
+    for (uint32_t i = 0; i < kInt8Types; ++i) {
+        MatmulFunctions::Int8& kernels = to.int8[i];
+        const std::string name(kInt8ProductTypes[i].name);
+        if (auto r =
+                find("matmul_prompt_int8", {{("int8_gate_up_" + name).c_str(), &kernels.gate_up},
+                                            {("int8_down_" + name).c_str(), &kernels.down}});
+            !r)
+            return r;
+        if (products_ == CudaProducts::int8)
+            if (auto r =
+                    find("matmul_prompt_int8", {{("int8_dense_" + name).c_str(), &kernels.dense}});
+                !r)
+                return r;
+        kernels.shared = int8_format(kInt8ProductTypes[i].type).shared(before_80);
+        for (const Function function : {kernels.dense, kernels.gate_up, kernels.down})
+            if (auto r = allow(function, kernels.shared); !r) return r;
     }
     return {};
+}
+
+const CudaKernels::MatmulFunctions::Int8* CudaKernels::int8_products(WeightType type) const {
+    if (!matmuls_.int8_rows) return nullptr;
+    for (uint32_t i = 0; i < kInt8Types; ++i)
+        if (kInt8ProductTypes[i].type == type) return &matmuls_.int8[i];
+    return nullptr;
+}
+
+// Bytes: 2 read, 1.25 (fine 2.25) written a value.
+void CudaKernels::make_int8_rows(const Activations& in, uint32_t first, uint32_t rows, bool fine,
+                                 std::byte* to) {
+    const size_t bytes = code_bytes(in.cols);
+    queue(matmuls_.int8_rows, {divided(size_t{rows} * (in.cols / 32), kInt8Threads), 1, 1},
+          {kInt8Threads, 1, 1}, 0,
+          Int8Rows{in.codes + first * bytes, to, bytes, int8_row_bytes(in.cols, fine), rows,
+                   in.cols, fine});
 }
 
 // As many as run at once: each walks over tiles.
@@ -92,23 +165,31 @@ CudaKernels::WgmmaKernel CudaKernels::wgmma_kernel(WeightType type, Product prod
             four ? kExpertWgmma.shared_q4_k : kExpertWgmma.shared_q6_k};
 }
 
-// Their number, and the tiles of max_expert_tiles.
-CudaKernels::PromptBytes CudaKernels::prompt_tile_bytes(uint32_t experts, uint32_t used) {
+// Their number, the tiles of max_expert_tiles, and the tokens' 8-bit codes.
+CudaKernels::PromptBytes CudaKernels::prompt_tile_bytes(uint32_t experts, uint32_t used,
+                                                        uint32_t hidden) const {
     return {64 + sizeof(ExpertTile) * experts,
-            (used * sizeof(ExpertTile) + kTileRows - 1) / kTileRows};
+            (used * sizeof(ExpertTile) + kTileRows - 1) / kTileRows +
+                (matmuls_.int8_rows ? int8_row_bytes(hidden, false) : 0)};
 }
-CudaKernels::TileScratch CudaKernels::tile_scratch(uint32_t experts, uint32_t used,
+CudaKernels::TileScratch CudaKernels::tile_scratch(uint32_t experts, uint32_t used, uint32_t hidden,
                                                    uint32_t rows) const {
-    const PromptBytes needed = prompt_tile_bytes(experts, used);
-    std::byte* const at = prompt_scratch_.require(needed.constant + rows * needed.per_row);
-    return {reinterpret_cast<int32_t*>(at), reinterpret_cast<ExpertTile*>(at + 64)};
+    const PromptBytes needed = prompt_tile_bytes(experts, used, hidden);
+    const size_t codes = matmuls_.int8_rows ? size_t{rows} * int8_row_bytes(hidden, false) : 0;
+    const size_t bytes = needed.constant + rows * needed.per_row;
+    std::byte* const at = prompt_scratch_.require(bytes);
+    // A row's codes are whole multiples of 16 bytes.
+    return {reinterpret_cast<int32_t*>(at + codes), reinterpret_cast<ExpertTile*>(at + codes + 64),
+            at};
 }
 
 void CudaKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {
     if (in.codes && in.cols % 32 == 0) {
         if (in.decode) return matmul_decode(jobs, in);
         if (matmuls_.dense_wgmma) return matmul_dense(jobs, in);
-        for (const Matmul& job : jobs) matmul_prompt(job, in);
+        matmul_int8(jobs, in);
+        for (const Matmul& job : jobs)
+            if (!int8_dense(job.weight.type)) matmul_prompt(job, in);
     } else {
         for (const Matmul& job : jobs) matmul_plain(job, in);
     }
@@ -231,29 +312,33 @@ TensorMap CudaKernels::rows_map(const Activations& in) {
 
 // Work: 2 rows cols operations an activation row. Bytes: the weights once for 128 rows, from L2.
 void CudaKernels::matmul_prompt(const Matmul& job, const Activations& in) {
-    const Weight& weight = job.weight;
-    const uint32_t number = fast_type(weight.type);
-    const uint32_t tiles = divided(in.rows, kTileRows) * divided(weight.rows, 128);
-    const size_t bytes = row_bytes(weight.type, weight.cols);
-    const PromptMatmul launch{nullptr,
-                              nullptr,
-                              nullptr,
-                              nullptr,
-                              weight.data,
-                              in.rows,
-                              1,
-                              weight.cols,
-                              weight.rows,
-                              {weight.type, weight.type},
-                              {bytes, bytes},
-                              in.codes,
-                              code_bytes(in.cols),
-                              job.out,
-                              sizeof(float) * weight.rows,
-                              false,
-                              job.add};
+    const uint32_t number = fast_type(job.weight.type);
+    const uint32_t tiles = divided(in.rows, kTileRows) * divided(job.weight.rows, kPromptRows);
     queue(matmuls_.prompt[number], {std::min(tiles, prompt_blocks()), 1, 1}, {kPromptThreads, 1, 1},
-          prompt_format(kFastTypes[number].type).shared(), launch);
+          matmuls_.prompt_shared[number], dense_job(job, in.rows, in.codes, code_bytes(in.cols)));
+}
+
+// Those jobs that have 8-bit products, for as many rows at a time as the scratch holds codes of.
+// Work: 4 rows cols operations an activation row, as there are two codes a value. Bytes: the same.
+void CudaKernels::matmul_int8(std::span<const Matmul> jobs, const Activations& in) {
+    const auto fits = [&](const Matmul& job) { return int8_dense(job.weight.type); };
+    if (std::none_of(jobs.begin(), jobs.end(), fits)) return;
+    const size_t bytes = int8_row_bytes(in.cols, true);
+    std::byte* const codes = prompt_scratch_.require(bytes);
+    const auto most =
+        static_cast<uint32_t>(std::min<size_t>(in.rows, prompt_scratch_.bytes / bytes));
+    for (uint32_t first = 0; first < in.rows; first += most) {
+        const uint32_t rows = std::min(most, in.rows - first);
+        make_int8_rows(in, first, rows, true, codes);
+        for (Matmul job : jobs) {
+            if (!fits(job)) continue;
+            const MatmulFunctions::Int8* const kernels = int8_products(job.weight.type);
+            job.out += size_t{first} * job.weight.rows;
+            const uint32_t tiles = divided(rows, kTileRows) * divided(job.weight.rows, kPromptRows);
+            queue(kernels->dense, {std::min(tiles, prompt_blocks()), 1, 1}, {kInt8Threads, 1, 1},
+                  kernels->shared, dense_job(job, rows, codes, bytes));
+        }
+    }
 }
 
 // Bytes: the weights once a row.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "gpu/cuda/expert_matmul.h"
+#include "gpu/cuda/int8_rows.h"
 #include "gpu/cuda/ordered_rows.h"
 #include "gpu/kernels.h"
 
@@ -121,7 +122,17 @@ struct ExpertMatvec {
     ExpertSet list;
 };
 
-// ---- prompts, for compute capability 8.0 and up (matmul_prompt.cu) ------------------------------
+// ---- prompts (matmul_prompt.cu, matmul_prompt_int8.cu)
+// -------------------------------------------
+
+inline constexpr uint32_t kPromptRows = 128;  // weight rows of a tile
+
+// Stages of activations and pieces of raw weights that a block has in shared memory. A block has
+// 99 KB at most on 8.6, 8.9 and 12.0; 64 KB on 7.5, whose copies are done at once, so that there is
+// nothing to be ahead for.
+struct PromptBuffers {
+    uint32_t stages, raws;
+};
 
 // How raw weights of a type pass through shared memory: `cols` columns of a row at a time, which
 // begin at any multiple of `align` bytes.
@@ -130,13 +141,18 @@ struct PromptFormat {
     GRANARY_HOST_DEVICE constexpr uint32_t pieces() const { return (bytes + 16 - align + 15) / 16; }
     // An odd number of pieces: eight rows lie in different banks.
     GRANARY_HOST_DEVICE constexpr uint32_t stride() const { return (pieces() | 1) * 16; }
-    // 64 columns of activations each: as far ahead as the 99 KB of 8.6 and 8.9 allow, and never
-    // more than a piece of weights ahead.
-    GRANARY_HOST_DEVICE constexpr uint32_t stages() const {
-        return cols > 64 && 3 * 128 * kTileRows + 2 * 128 * stride() + 1024 <= 99 * 1024 ? 3 : 2;
+    GRANARY_HOST_DEVICE constexpr uint32_t raw() const { return kPromptRows * stride(); }
+    // Stages are 64 columns of f16 each: as far ahead as there is room, and never more than a piece
+    // of weights ahead.
+    GRANARY_HOST_DEVICE constexpr PromptBuffers buffers(bool before_80) const {
+        if (before_80) return {1, 1};
+        return {cols > 64 && shared({3, 2}) <= 99 * 1024 ? 3u : 2u, 2};
     }
-    GRANARY_HOST_DEVICE constexpr uint32_t shared() const {
-        return stages() * 128 * kTileRows + 2 * 128 * stride() + 1024;
+    GRANARY_HOST_DEVICE constexpr uint32_t shared(PromptBuffers buffers) const {
+        return buffers.stages * 128 * kTileRows + buffers.raws * raw() + 1024;
+    }
+    GRANARY_HOST_DEVICE constexpr uint32_t shared(bool before_80) const {
+        return shared(buffers(before_80));
     }
 };
 // Of types without a loader of their own: read where they lie. cols 0.
@@ -188,12 +204,46 @@ struct PromptMatmul {
     uint32_t cols, features;  // cols: a multiple of 32
     WeightType type[2];       // gate and up; else the first
     size_t row_bytes[2];
-    const std::byte* x;  // f16 ordered rows: of tokens, or for down of the sorted routes
+    // f16 ordered rows, or rows of 8-bit codes: of tokens, or for down of the sorted routes.
+    const std::byte* x;
     size_t x_bytes;
     void* out;  // gate and up: codes, as sorted; else [rows, features] at row order[i]
     size_t out_bytes;
     bool half_out;  // f16, else f32
     bool add;       // f32 only
+    bool int8_out;  // of gate and up by 8-bit products: coarse codes, else f16
 };
+
+// ---- 8-bit products of prompts (matmul_prompt_int8.cu) -----------------------------------------
+
+// A stage of activations is 64 bytes of codes of each row (64 columns; with fine codes 32) and
+// their scales. Eight rows lie in different banks.
+inline constexpr uint32_t kInt8Stride = 80;
+struct Int8Format {
+    PromptFormat weights;
+    // Whether scales are spread out once for 256 columns, and how many bytes of a row those take.
+    bool spread;
+    static constexpr uint32_t kSpreadStride = 80;
+    // Between gate and up and their codes: f32 [routes][64] and padding.
+    static constexpr uint32_t kGatedFloats = 68;
+
+    GRANARY_HOST_DEVICE constexpr PromptBuffers buffers(bool before_80) const {
+        if (before_80) return {1, 1};
+        return {shared({3, 2}) <= 99 * 1024 ? 3u : 2u, 2};
+    }
+    GRANARY_HOST_DEVICE constexpr uint32_t shared(PromptBuffers buffers) const {
+        const uint32_t bytes = buffers.stages * kTileRows * kInt8Stride +
+                               buffers.raws * weights.raw() +
+                               (spread ? kPromptRows * kSpreadStride : 0) + 1024;
+        const uint32_t gated = kTileRows * kGatedFloats * 4 + 1024;
+        return bytes > gated ? bytes : gated;
+    }
+    GRANARY_HOST_DEVICE constexpr uint32_t shared(bool before_80) const {
+        return shared(buffers(before_80));
+    }
+};
+GRANARY_HOST_DEVICE constexpr Int8Format int8_format(WeightType type) {
+    return {prompt_format(type), type != WeightType::q8_0};
+}
 
 }  // namespace granary::gpu::cuda

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Matrix products of prompts for compute capability 8.0 and up, of every weight type: dense
-// matrices, and experts over tiles of sorted routes.
+// Matrix products of prompts in f16, of every weight type: dense matrices, and experts over tiles
+// of sorted routes. Tuned for compute capability 8.0 and up.
 //
-// A block of four warps makes 128 weight rows x up to 128 activation rows; a warp holds 32 weight
-// rows and all activations. Raw weights come to shared memory by asynchronous copies and go from
+// A block of four warps makes a tile (prompt_tile.cuh); a warp has 32 weight rows and all
+// activations. Raw weights come to shared memory by asynchronous copies and go from
 // there to tensor-core operands in registers, eight at a time (unpack.cuh), so that each is widened
 // once a tile; activations are read by matrix loads.
 //
@@ -13,14 +13,13 @@
 #include "gpu/cuda/fragments.cuh"
 #include "gpu/cuda/matmul.h"
 #include "gpu/cuda/portable.h"
+#include "gpu/cuda/prompt_tile.cuh"
 #include "gpu/cuda/unpack.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
 
-constexpr uint32_t kRows = 128;  // weight rows of a tile
 constexpr uint32_t kStageBytes = kTileRows * 128;
-constexpr uint32_t kOutStride = 144;  // bytes of 64 results and padding
 
 // Operands of one row for 32 columns: [s][h] as in fragments.cuh.
 struct OctetOperands {
@@ -79,43 +78,36 @@ __device__ __forceinline__ OctetOperands octet_at(const std::byte* raw, uint32_t
 template <WeightType kType>
 struct Shared {
     static constexpr PromptFormat kFormat = prompt_format(kType);
-    static constexpr uint32_t kStages = kFormat.stages();
-    static constexpr uint32_t kRawBytes = kRows * kFormat.stride();
-    alignas(128) std::byte stage[kStages][kStageBytes];
-    std::byte raw[2][kRawBytes];
+    static constexpr PromptBuffers kBuffers = kFormat.buffers(kBefore80);
+    alignas(128) std::byte stage[kBuffers.stages][kStageBytes];
+    std::byte raw[kBuffers.raws][kPromptRows * kFormat.stride()];
     alignas(16) uint32_t in_offset[kTileRows];  // bytes from the first row of x
     uint32_t out_row[kTileRows];
 };
 
 template <WeightType kType, bool kGateUp>
-struct Multiplier {
-    static constexpr PromptFormat kFormat = prompt_format(kType);
+struct Multiplier : PromptTile<kType, kGateUp, kPromptThreads> {
+    using Tile = PromptTile<kType, kGateUp, kPromptThreads>;
+    using Tile::job, Tile::thread, Tile::lane, Tile::g, Tile::t, Tile::tile, Tile::weight_row;
+    using Tile::kFormat, Tile::kFeatures, Tile::kHigh, Tile::low_place;
     static constexpr bool kAny = kFormat.cols == 0;
-    static constexpr uint32_t kFeatures = kGateUp ? kRows / 2 : kRows;
-    static constexpr uint32_t kStages = Shared<kType>::kStages;
+    static constexpr PromptBuffers kBuffers = Shared<kType>::kBuffers;
+    static constexpr uint32_t kStages = kBuffers.stages;
     static constexpr uint32_t kEvery = kAny ? 1 : kFormat.cols / 64;  // stages of a raw piece
 
-    const PromptMatmul& job;
     Shared<kType>& shared;
-    const uint32_t thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const uint32_t g = lane / 4, t = lane % 4;
     const uint32_t stages = (job.cols + 63) / 64;
-    const std::byte *low_matrix = nullptr, *high_matrix = nullptr;  // gate, up; or the same
-    ExpertTile tile = {};
-    uint32_t feature = 0;
 
-    // The row of a matrix that row `row` of the tile is.
-    __device__ __forceinline__ const std::byte* weight_row(uint32_t row) const {
-        const uint32_t number = min(feature + row % kFeatures, job.features - 1);
-        return kGateUp && row >= kFeatures ? high_matrix + number * job.row_bytes[1]
-                                           : low_matrix + number * job.row_bytes[0];
-    }
+    __device__ Multiplier(const PromptMatmul& matmul, Shared<kType>& memory)
+        : Tile(matmul), shared(memory) {}
+
     // Begins the copies of 64 columns, and of the piece of weights that they open.
     template <uint32_t kPairs>
     __device__ __forceinline__ void bring(uint32_t stage) {
         if (stage < stages) {
             if (stage % kEvery == 0)
-                if constexpr (!kAny) bring_weights(stage / kEvery);
+                if constexpr (!kAny)
+                    this->bring_weights(shared.raw[stage / kEvery % kBuffers.raws], stage / kEvery);
             const uint32_t piece = thread % 8, at = stage * 128 + piece * 16;
             const uint32_t to =
                 shared_address(shared.stage[stage % kStages]) + swizzled(thread / 8, piece);
@@ -134,46 +126,13 @@ struct Multiplier {
         }
         copies_commit();
     }
-    // Of rows that there are: a tile at a matrix's end leaves the others as they were.
-    __device__ __forceinline__ void bring_weights(uint32_t number) {
-        const size_t begin = size_t{number} * kFormat.bytes;
-        const uint32_t to = shared_address(shared.raw[number % 2]);
-        const uint32_t rows = min(job.features - feature, kFeatures);
-        const size_t at = feature * job.row_bytes[0] + begin;
-        const auto bytes =
-            static_cast<uint32_t>(min(size_t{kFormat.bytes}, job.row_bytes[0] - begin));
-        copy_rows(to, low_matrix + at, rows, bytes);
-        if constexpr (kGateUp)
-            copy_rows(to + kFeatures * kFormat.stride(), high_matrix + at, rows, bytes);
-    }
-    __device__ __forceinline__ void copy_rows(uint32_t to, const std::byte* from, uint32_t rows,
-                                              uint32_t bytes) {
-        constexpr uint32_t kPieces = kFormat.pieces(), kAtOnce = kPromptThreads / kPieces;
-        const uint32_t row = thread / kPieces, piece = thread % kPieces;
-        if (row >= kAtOnce) return;
-        from += row * job.row_bytes[0];
-        to += row * kFormat.stride() + piece * 16;
-        const size_t step = kAtOnce * job.row_bytes[0];
-#pragma unroll 4
-        for (uint32_t i = row; i < rows; i += kAtOnce) {
-            const auto address = reinterpret_cast<uintptr_t>(from);
-            const auto* aligned = reinterpret_cast<const std::byte*>(address & ~uintptr_t{15});
-            if (piece * 16 < address % 16 + bytes) copy_16(to, aligned + piece * 16);
-            from += step;
-            to += kAtOnce * kFormat.stride();
-        }
-    }
 
-    // Where the low results of the warp's products `m` lie in a row of the tile.
-    __device__ uint32_t low_place(uint32_t m) const {
-        return kGateUp ? warp * 16 + m * 8 + g : warp * 32 + m * 16 + g;
-    }
-    // The row of weights that makes them; the one that makes the high results follows at kHigh.
-    // Gate and up of one feature, in the order of rows of activations, or rows g and g + 8.
+    // The row of weights that makes the low results of products `m`; the one that makes the high
+    // results follows at kHigh. Gate and up of one feature, in the order of rows of activations,
+    // or rows g and g + 8.
     __device__ uint32_t low_row(uint32_t m) const {
         return kGateUp ? column_at(low_place(m)) : low_place(m);
     }
-    static constexpr uint32_t kHigh = kGateUp ? kFeatures : 8;
 
     __device__ __forceinline__ OctetOperands operands(uint32_t row, uint32_t stage,
                                                       uint32_t half) const {
@@ -188,19 +147,27 @@ struct Multiplier {
             uint32_t shift = 0;
             if constexpr (kFormat.align < 16)
                 shift = reinterpret_cast<uintptr_t>(weight_row(row) + number * kFormat.bytes) % 16;
-            return octet_at<kType>(shared.raw[number % 2] + row * kFormat.stride() + shift,
-                                   stage % kEvery * 8 + octet);
+            return octet_at<kType>(
+                shared.raw[number % kBuffers.raws] + row * kFormat.stride() + shift,
+                stage % kEvery * 8 + octet);
         }
     }
 
     template <uint32_t kPairs>
     __device__ __forceinline__ void multiply(float (&sum)[2][2 * kPairs][4]) {
 #pragma unroll
-        for (uint32_t stage = 0; stage < kStages - 1; ++stage) bring<kPairs>(stage);
+        for (uint32_t stage = 0; stage + 1 < kStages; ++stage) bring<kPairs>(stage);
         for (uint32_t stage = 0; stage < stages; ++stage) {
-            copies_wait<kStages - 2>();
-            __syncthreads();
-            bring<kPairs>(stage + kStages - 1);
+            if constexpr (kStages == 1) {
+                __syncthreads();
+                bring<kPairs>(stage);
+                copies_wait<0>();
+                __syncthreads();
+            } else {
+                copies_wait<kStages - 2>();
+                __syncthreads();
+                bring<kPairs>(stage + kStages - 1);
+            }
             const uint32_t from = shared_address(shared.stage[stage % kStages]);
 #pragma unroll
             for (uint32_t half = 0; half < 2; ++half) {
@@ -233,7 +200,7 @@ struct Multiplier {
         __syncthreads();
     }
 
-    // silu(gate) * up: transposed through shared memory, 128 bytes a route.
+    // silu(gate) * up, transposed through shared memory.
     template <uint32_t kPairs>
     __device__ __forceinline__ void store_gated(const float (&sum)[2][2 * kPairs][4]) {
         std::byte* out = shared.stage[0];
@@ -243,79 +210,26 @@ struct Multiplier {
             for (uint32_t octet = 0; octet < 2 * kPairs; ++octet)
 #pragma unroll
                 for (uint32_t i = 0; i < 2; ++i) {
-                    const float gate = sum[m][octet][i], up = sum[m][octet][2 + i];
-                    const float value = __fdividef(gate, 1 + __expf(-gate)) * up;
+                    const float value = Tile::gated(sum[m][octet][i], sum[m][octet][2 + i]);
                     const uint32_t route = octet * 8 + t * 2 + i;
-                    *reinterpret_cast<__half*>(out + route * kOutStride + low_place(m) * 2) =
+                    *reinterpret_cast<__half*>(out + route * kGatedStride + low_place(m) * 2) =
                         __low2half(as_half2(pack_half2(value, 0)));
                 }
         __syncthreads();
-        const uint32_t pieces = min(job.features - feature, kFeatures) / 8;
-        auto* to = static_cast<std::byte*>(job.out) + tile.first * job.out_bytes + feature * 2;
-        for (uint32_t i = thread; i < tile.rows * 8u; i += kPromptThreads)
-            if (i % 8 < pieces)
-                *reinterpret_cast<uint4*>(to + i / 8 * job.out_bytes + i % 8 * 16) =
-                    *reinterpret_cast<const uint4*>(out + i / 8 * kOutStride + i % 8 * 16);
-    }
-
-    __device__ __forceinline__ void store(size_t at, float value) const {
-        if (job.half_out) {
-            static_cast<__half*>(job.out)[at] = __low2half(as_half2(pack_half2(value, 0)));
-        } else {
-            float& out = static_cast<float*>(job.out)[at];
-            out = job.add ? out + value : value;
-        }
-    }
-    // 32 bytes of f32, a whole sector, of four rows an instruction.
-    template <uint32_t kPairs>
-    __device__ __forceinline__ void store_rows(const float (&sum)[2][2 * kPairs][4]) {
-#pragma unroll
-        for (uint32_t octet = 0; octet < 2 * kPairs; ++octet)
-#pragma unroll
-            for (uint32_t i = 0; i < 2; ++i) {
-                const uint32_t column = octet * 8 + t * 2 + i;
-                if (column >= tile.rows) continue;
-                const size_t at = size_t{shared.out_row[column]} * job.features + feature;
-#pragma unroll
-                for (uint32_t m = 0; m < 2; ++m) {
-                    const uint32_t row = low_row(m);
-                    if (feature + row < job.features) store(at + row, sum[m][octet][i]);
-                    if (feature + row + 8 < job.features) store(at + row + 8, sum[m][octet][2 + i]);
-                }
-            }
-    }
-
-    __device__ void begin_tile(uint32_t number) {
-        uint32_t place, route;
-        if (job.tiles) {
-            tile = job.tiles[number];
-            const ExpertEntry entry = job.entries[tile.expert];
-            low_matrix = kGateUp ? entry.gate : entry.down;
-            high_matrix = kGateUp ? entry.up : entry.down;
-            place = tile.first + min(thread, tile.rows - 1u);
-            route = job.order[place];
-        } else {
-            const uint32_t first = number * kTileRows;
-            tile = {0, static_cast<int32_t>(first),
-                    static_cast<int32_t>(min(job.rows - first, kTileRows)), 0};
-            low_matrix = high_matrix = job.weight;
-            place = route = first + min(thread, tile.rows - 1u);
-        }
-        __syncthreads();  // all are done with the last tile
-        // A thread's rows, every 16th, lie side by side.
-        shared.in_offset[thread % 16 * 8 + thread / 16] =
-            static_cast<uint32_t>((kGateUp ? route / job.used : place) * job.x_bytes);
-        shared.out_row[thread] = route;
-        __syncthreads();
+        this->copy_gated(out);
     }
 
     __device__ void run() {
-        const uint32_t across = (job.features + kFeatures - 1) / kFeatures;
-        const uint32_t down = job.tiles ? static_cast<uint32_t>(*job.tile_count)
-                                        : (job.rows + kTileRows - 1) / kTileRows;
-        for (uint32_t number = blockIdx.x; number < down * across; number += gridDim.x) {
-            feature = number % across * kFeatures;
-            begin_tile(number / across);
+        const uint32_t count = this->tiles();
+        for (uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
+            this->choose(number);
+            const auto rows = this->rows_of(thread);
+            __syncthreads();  // all are done with the last tile
+            // A thread's rows, every 16th, lie side by side.
+            shared.in_offset[thread % 16 * 8 + thread / 16] =
+                static_cast<uint32_t>(rows.in * job.x_bytes);
+            shared.out_row[thread] = rows.out;
+            __syncthreads();
             if (kAny || tile.rows > 64)
                 run_tile<8>();
             else if (tile.rows > 32)
@@ -330,14 +244,16 @@ struct Multiplier {
         multiply<kPairs>(sum);
         if constexpr (kGateUp)
             store_gated<kPairs>(sum);
+        else if (job.half_out)
+            this->template store_rows<true>(sum, 0, shared.out_row);
         else
-            store_rows<kPairs>(sum);
+            this->template store_rows<false>(sum, 0, shared.out_row);
     }
 };
 
 template <WeightType kType, bool kGateUp>
 __device__ __forceinline__ void multiply(const PromptMatmul& job) {
-    static_assert(sizeof(Shared<kType>) <= Shared<kType>::kFormat.shared());
+    static_assert(sizeof(Shared<kType>) <= prompt_format(kType).shared(kBefore80));
     extern __shared__ __align__(128) std::byte memory[];
     Multiplier<kType, kGateUp>{job, *reinterpret_cast<Shared<kType>*>(memory)}.run();
 }

@@ -25,6 +25,10 @@ constexpr uint32_t fast_type(WeightType type) {
     return 0;
 }
 
+// Those with 8-bit products for prompts.
+inline constexpr FastType kInt8ProductTypes[] = {
+    {WeightType::q4_k, "q4_k"}, {WeightType::q6_k, "q6_k"}, {WeightType::q8_0, "q8_0"}};
+
 constexpr uint32_t divided(size_t count, size_t by) {  // upwards
     return static_cast<uint32_t>((count + by - 1) / by);
 }

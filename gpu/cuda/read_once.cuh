@@ -10,13 +10,13 @@ namespace granary::gpu::cuda {
 struct ReadOnce {
     uint64_t policy = 0;
     __device__ __forceinline__ ReadOnce() {
-#if __CUDA_ARCH__ >= 800
+#if GRANARY_CUDA_ARCH >= 800
         asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
 #endif
     }
     // As mma.cuh has it.
     __device__ __forceinline__ void copy_16(uint32_t to, const void* from) const {
-#if __CUDA_ARCH__ >= 800
+#if GRANARY_CUDA_ARCH >= 800
         asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to),
                      "l"(from), "l"(policy)
                      : "memory");

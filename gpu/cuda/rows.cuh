@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu/cuda/architecture.cuh"
 #include "gpu/cuda/ordered_rows.h"
 
 namespace granary::gpu::cuda {
@@ -70,7 +71,7 @@ __device__ __forceinline__ float warp_sum(float value) {
 }
 // The largest and the smallest over a warp; every lane gets it.
 __device__ __forceinline__ uint32_t warp_max(uint32_t value) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if GRANARY_CUDA_ARCH >= 800
     return __reduce_max_sync(~0u, value);
 #else
 #pragma unroll

@@ -28,7 +28,7 @@ class HostKernels : public Kernels {
     size_t expert_out_bytes() const override { return sizeof(float); }
     bool keeps_hidden_values() const override { return true; }
     uint32_t experts_at_once() const override { return 1; }
-    size_t prompt_scratch_bytes(const AttentionShape&, uint32_t, uint32_t,
+    size_t prompt_scratch_bytes(const AttentionShape&, uint32_t, uint32_t, uint32_t,
                                 uint32_t) const override {
         return 0;  // workers have buffers of their own
     }

@@ -27,9 +27,10 @@ struct DeviceProfile {
         uint64_t cut_bytes = 0, cut_bytes_per_value = 0;
         // Scratch of prompt operations, of which one at a time uses it: the more of what attention
         // (for each K value of a cell; for each head of a row) and routing take (for each expert,
-        // of the whole and of a row).
+        // of the whole and of a row; for each group of values that experts read, of a row).
         uint64_t prompt_bytes_per_kv_value = 0, prompt_bytes_per_expert = 0;
         uint64_t row_bytes_per_head = 0, row_bytes_per_expert = 0;
+        uint32_t row_bytes_per_code_group = 0;
         // See DeviceFacts.
         uint32_t expert_out_bytes = 4, hidden_value_bytes = 4, ring_wave = 1, ring_waves = 4;
         bool operator==(const Buffers&) const = default;

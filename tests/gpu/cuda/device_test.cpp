@@ -32,7 +32,7 @@ TEST_F(CudaTest, ScratchGrowsByTheSameForEachCutAndRow) {
         };
         EXPECT_EQ(decode(1) + 999 * (decode(2) - decode(1)), decode(1000));
         const auto prompt = [&](uint32_t rows) {
-            return kernels().prompt_scratch_bytes(shape, 128, 8, rows);
+            return kernels().prompt_scratch_bytes(shape, 128, 8, 2048, rows);
         };
         EXPECT_EQ(prompt(1) + 8191 * (prompt(2) - prompt(1)), prompt(8192));
     }

@@ -9,6 +9,9 @@ namespace {
 // scale and product each) and the order of sums.
 constexpr double kFast = 6e-4;
 constexpr double kExact = 1e-5;  // f32 sums in another order
+// Weights exact, activations in 16 bits: a step is 2 max|x| / 64,516, its error 0.29 steps.
+constexpr double kInt8 = 4e-5;
+constexpr WeightType kInt8Types[] = {WeightType::q4_k, WeightType::q6_k, WeightType::q8_0};
 
 // A number of columns that the type's blocks allow and that is not a multiple of 256.
 uint32_t odd_cols(WeightType type, uint32_t blocks) {
@@ -28,7 +31,8 @@ class MatmulTest : public CudaTest {
     };
     // Both sides' results of the same job; `add` to ones.
     Run run(const RandomWeight& weight, const std::vector<float>& values, uint32_t rows,
-            Arithmetic arithmetic, bool decode, bool add = false) {
+            Arithmetic arithmetic, bool decode, bool add = false,
+            CudaProducts products = CudaProducts::fastest) {
         const uint32_t cols = weight.weight.cols, outputs = weight.weight.rows;
         const size_t count = size_t{rows} * outputs;
         const Array<std::byte> data(gpu(), weight.data);
@@ -45,7 +49,7 @@ class MatmulTest : public CudaTest {
         Weight on_gpu = weight.weight;
         on_gpu.data = data;
         const Matmul job{on_gpu, out, add};
-        kernels().matmul({&job, 1}, in);
+        kernels(products).matmul({&job, 1}, in);
         Run result{out.get(), std::vector<float>(count, add ? 1.0f : 0.0f)};
         for (size_t i = count; i < result.got.size(); ++i)
             EXPECT_TRUE(std::isnan(result.got[i])) << "written beyond the end: " << i - count;
@@ -54,6 +58,23 @@ class MatmulTest : public CudaTest {
         const Matmul host_job{weight.weight, result.exact.data(), add};
         host().matmul({&host_job, 1}, {copy.data(), nullptr, rows, cols});
         return result;
+    }
+    void check_prompt(WeightType type, CudaProducts products, double tolerance) {
+        gpu().reset();
+        const std::string name(weight_type_info(type).name);
+        Random random(5 + static_cast<unsigned>(type));
+        const RandomWeight weight(type, 203, odd_cols(type, 3), random);
+        const std::vector<float> values = as_halves(random.values(300 * weight.weight.cols));
+        const auto of = [&](uint32_t rows) {
+            return run(weight, values, rows, Arithmetic::fast, false, false, products);
+        };
+        const Run all = of(300);
+        EXPECT_LT(distance(all.got, all.exact), tolerance) << name;
+        for (const uint32_t rows : {1u, 7u, 40u, 129u}) {
+            const Run few = of(rows);
+            EXPECT_TRUE(std::memcmp(few.got.data(), all.got.data(), few.got.size() * 4) == 0)
+                << name << ": " << rows << " rows give other bits than 300";
+        }
     }
 };
 
@@ -87,17 +108,46 @@ TEST_F(MatmulTest, EveryTypeInF32) {
 }
 
 TEST_F(MatmulTest, EveryTypeOfAPrompt) {
-    for (const WeightType type : kTypes) {
-        Random random(5 + static_cast<unsigned>(type));
-        const RandomWeight weight(type, 203, odd_cols(type, 3), random);
-        const std::vector<float> values = as_halves(random.values(300 * weight.weight.cols));
-        const Run all = run(weight, values, 300, Arithmetic::fast, false);
-        EXPECT_LT(distance(all.got, all.exact), kFast) << weight_type_info(type).name;
-        for (const uint32_t rows : {1u, 7u, 129u}) {
-            const Run few = run(weight, values, rows, Arithmetic::fast, false);
-            EXPECT_TRUE(std::memcmp(few.got.data(), all.got.data(), few.got.size() * 4) == 0)
-                << weight_type_info(type).name << ": " << rows << " rows give other bits than 300";
+    for (const WeightType type : kTypes) check_prompt(type, CudaProducts::fastest, kFast);
+}
+
+TEST_F(MatmulTest, EveryTypeOfAPromptInF16) {
+    for (const WeightType type : kTypes) check_prompt(type, CudaProducts::f16, kFast);
+}
+
+TEST_F(MatmulTest, PromptInIntegers) {
+    for (const WeightType type : kInt8Types) check_prompt(type, CudaProducts::int8, kInt8);
+}
+
+// Rows whose codes do not fit in the scratch come piece by piece.
+TEST_F(MatmulTest, PromptInIntegersWithLittleScratch) {
+    Random random(37);
+    const RandomWeight weight(WeightType::q4_k, 96, 512, random);
+    const std::vector<float> values = as_halves(random.values(300 * 512));
+    const Run all = run(weight, values, 300, Arithmetic::fast, false, true, CudaProducts::int8);
+    std::byte* const little = gpu().allocate(64 << 10);  // 56 rows
+    kernels(CudaProducts::int8).set_prompt_scratch(little, 64 << 10);
+    const Run pieces = run(weight, values, 300, Arithmetic::fast, false, true, CudaProducts::int8);
+    gpu().restore_prompt_scratch(CudaProducts::int8);
+    EXPECT_TRUE(std::memcmp(pieces.got.data(), all.got.data(), all.got.size() * 4) == 0);
+    EXPECT_LT(distance(all.got, all.exact), kInt8);
+}
+
+// Large and tiny values of one row in groups of their own, zeros and one value alone.
+TEST_F(MatmulTest, PromptInIntegersOfUnevenRows) {
+    Random random(41);
+    for (const WeightType type : kInt8Types) {
+        const RandomWeight weight(type, 130, 768, random);
+        std::vector<float> values = random.values(40 * 768);
+        for (size_t i = 0; i < values.size(); ++i) {
+            const size_t group = i / 32 % 24;
+            values[i] *= group % 4 == 0 ? 30000.0f : group % 4 == 1 ? 1e-4f : 1.0f;
+            if (group % 4 == 2 && i % 32 != group) values[i] = 0;
+            if (group == 7) values[i] = 0;
         }
+        const Run result =
+            run(weight, as_halves(values), 40, Arithmetic::fast, false, false, CudaProducts::int8);
+        EXPECT_LT(distance(result.got, result.exact), kInt8) << weight_type_info(type).name;
     }
 }
 

@@ -35,9 +35,6 @@ Result<void> Gpu::open() {
     auto range = device_->reserve(kPlaces);
     if (!range) return tl::unexpected(range.error());
     range_ = *range;
-    auto kernels = load_kernels<CudaKernels>(*device_);
-    if (!kernels) return tl::unexpected(kernels.error());
-    kernels_ = std::move(*kernels);
     // Ranges of their own, so that reset() leaves them alone.
     for (std::byte*& scratch : scratch_) {
         const auto own = device_->reserve(kScratch / kGranule);
@@ -48,8 +45,7 @@ Result<void> Gpu::open() {
         scratch = device_->base(*own);
         device_->fill(StreamId::compute, scratch, 0xff, kScratch);
     }
-    kernels_->set_scratch(scratch_[0], kScratch);
-    kernels_->set_prompt_scratch(scratch_[1], kScratch);
+    if (auto r = load(CudaProducts::fastest); !r) return r;
 
     auto host = make_host_device({});
     if (!host) return tl::unexpected(host.error());
@@ -59,6 +55,30 @@ Result<void> Gpu::open() {
     host_scratch_ = std::move(*buffer);
     host_->kernels().set_scratch(host_scratch_.data.get(), kScratch);
     return {};
+}
+
+Result<void> Gpu::load(CudaProducts products) {
+    auto loaded = load_kernels<CudaKernels>(*device_, products);
+    if (!loaded) return tl::unexpected(loaded.error());
+    (*loaded)->set_scratch(scratch_[0], kScratch);
+    (*loaded)->set_prompt_scratch(scratch_[1], kScratch);
+    kernels_[static_cast<size_t>(products)] = std::move(*loaded);
+    return {};
+}
+
+CudaKernels& Gpu::kernels(CudaProducts products) {
+    auto& kernels = kernels_[static_cast<size_t>(products)];
+    if (!kernels) {
+        if (auto loaded = load(products); !loaded) {
+            std::fprintf(stderr, "%s\n", loaded.error().message().c_str());
+            std::abort();
+        }
+    }
+    return *kernels;
+}
+
+void Gpu::restore_prompt_scratch(CudaProducts products) {
+    kernels(products).set_prompt_scratch(scratch_[1], kScratch);
 }
 
 std::byte* Gpu::allocate(size_t bytes) {

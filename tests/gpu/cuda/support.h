@@ -31,20 +31,24 @@ class Gpu {
     static Gpu* get(std::string* reason);
 
     GpuMemory& device() { return *device_; }
-    CudaKernels& kernels() { return *kernels_; }
+    // Those that prompts multiply so with, made when they are first asked for.
+    CudaKernels& kernels(CudaProducts products = CudaProducts::fastest);
     Kernels& host() { return host_->kernels(); }
     // Until the next reset; a multiple of 256 bytes, filled with 0xff (NaN, -1). Ends the program
     // where there is no more.
     std::byte* allocate(size_t bytes);
+    // After a test has handed over another place.
+    void restore_prompt_scratch(CudaProducts products);
     void reset() { used_ = 0; }
     // What was queued has run. Errors are the test's failures.
     void synchronize();
 
   private:
     Result<void> open();
+    Result<void> load(CudaProducts products);
 
     std::unique_ptr<GpuMemory> device_;
-    std::unique_ptr<CudaKernels> kernels_;
+    std::unique_ptr<CudaKernels> kernels_[3];  // by CudaProducts
     std::unique_ptr<Device> host_;
     HostBuffer host_scratch_;
     RangeId range_ = 0;
@@ -100,7 +104,9 @@ class CudaTest : public ::testing::Test {
         if (gpu_) gpu_->synchronize();
     }
     Gpu& gpu() { return *gpu_; }
-    CudaKernels& kernels() { return gpu_->kernels(); }
+    CudaKernels& kernels(CudaProducts products = CudaProducts::fastest) {
+        return gpu_->kernels(products);
+    }
     Kernels& host() { return gpu_->host(); }
 
   private:

@@ -165,6 +165,7 @@ enum class Depth { checks, quick, full };
 
 void limits(Bench& bench);
 void experts(Bench& bench, Depth depth);
+void products(Bench& bench, Depth depth);
 void attention(Bench& bench, Depth depth);
 void gather(Bench& bench);
 void rows(Bench& bench);

@@ -22,6 +22,7 @@ void limits(Bench& bench) {
         };
         add("f16 products, f32 sums", "mma.sync", bench.limit_mma, 0);
         add("f16 products, f32 sums", "wgmma", limits.wgmma / 1e12, 0);
+        add("8-bit products", "mma.sync", limits.int8 / 1e12, 0);
         add("device memory, read + written", "copy kernel", 0, bench.limit_copy);
     }
     {

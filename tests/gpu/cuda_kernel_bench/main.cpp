@@ -3,7 +3,7 @@
 // at the shapes of real models, beside the card's own limits measured in the same run.
 //
 //   cuda_kernel_bench [--device N] [--checks | --quick]
-//                     [--only limits,experts,attention,gather,rows] [--json FILE]
+//                     [--only limits,experts,products,attention,gather,rows] [--json FILE]
 //
 // Ends with 1 when a check failed, 2 when something went wrong. --checks: odd shapes only, untimed,
 // for memory and race checkers. --quick: those and few sizes.
@@ -45,7 +45,7 @@ void write_json(const Bench& bench, const char* path) {
 int run(int count, char** arguments) {
     int device = 0;
     Depth depth = Depth::full;
-    std::string only = "limits,experts,attention,gather,rows";
+    std::string only = "limits,experts,products,attention,gather,rows";
     const char* json = nullptr;
     for (int i = 1; i < count; ++i) {
         const auto is = [&](const char* name) { return std::strcmp(arguments[i], name) == 0; };
@@ -70,6 +70,7 @@ int run(int count, char** arguments) {
                 bench.facts().capability, bench.facts().processors);
     if (depth != Depth::checks) limits(bench);
     if (wanted("experts")) experts(bench, depth);
+    if (wanted("products") && depth != Depth::checks) products(bench, depth);
     if (wanted("attention")) attention(bench, depth);
     if (wanted("gather") && depth != Depth::checks) gather(bench);
     if (wanted("rows") && depth != Depth::checks) rows(bench);
