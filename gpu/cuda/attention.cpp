@@ -134,6 +134,8 @@ void CudaKernels::attention_decode(const AttentionShape& shape, const float* q, 
     const uint32_t together = decode_tokens(shape);
     const int head = head_index(dim), format = format_index(kv);
     const bool fast = at.fast_decode && out.codes && head >= 0 && format >= 0;
+    // Groups of codes may cross heads: they come afterwards then.
+    const bool later = out.codes && dim % 32 != 0;
     for (uint32_t first = 0; first < out.rows; first += together) {
         AttentionDecode job{};
         job.n = std::min(together, out.rows - first);
@@ -141,7 +143,7 @@ void CudaKernels::attention_decode(const AttentionShape& shape, const float* q, 
         job.q = q + size_t{first} * shape.heads * dim;
         job.values = out.values + size_t{first} * shape.heads * dim;
         job.code_row = code_bytes(shape.heads * dim);
-        job.codes = out.codes ? out.codes + first * job.code_row : nullptr;
+        job.codes = out.codes && !later ? out.codes + first * job.code_row : nullptr;
         job.partials = reinterpret_cast<float*>(scratch_.data);
         job.partial_floats = decode_partial_floats(shape);
         job.kv = kv;
@@ -164,6 +166,7 @@ void CudaKernels::attention_decode(const AttentionShape& shape, const float* q, 
         queue_early(at.combine, {job.n * shape.heads, 1, 1}, {kCombineThreads, 1, 1},
                     combine_shared_bytes(dim), job);
     }
+    if (later) quantise(out);
 }
 
 // Work: 4 heads head_dim operations a token and cell that it sees. Bytes: K and V once for each

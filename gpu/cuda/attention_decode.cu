@@ -4,6 +4,7 @@
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/kv_cells.cuh"
 #include "gpu/cuda/rotate.cuh"
+#include "gpu/cuda/rows.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
@@ -126,8 +127,13 @@ __global__ void __launch_bounds__(kCombineThreads)
         rotate_in_block(memory, dim);
         __syncthreads();
     }
-    store_head(memory, dim, head, job.heads, job.values + size_t{row} * dim,
-               job.codes ? job.codes + token * job.code_row : nullptr);
+    for (uint32_t octet = threadIdx.x; octet < dim / 8; octet += kCombineThreads) {
+        float v[8];
+        load_octet(memory, octet, dim, v);
+        store_octet(job.values + size_t{row} * dim, octet, dim, v);
+        if (job.codes)
+            store_decode_codes(job.codes + token * job.code_row, head * (dim / 8) + octet, v);
+    }
 }
 }
 

@@ -17,7 +17,7 @@ namespace granary::gpu::cuda {
 struct AttentionDecode {
     const float* q;    // [n, heads, dim]
     float* values;     // [n, heads, dim]
-    std::byte* codes;  // [n] ordered rows of code_row bytes; may be null
+    std::byte* codes;  // [n] rows of code_row bytes (decode_codes.h); may be null
     size_t code_row;
     float* partials;        // [cuts]: [rows, dim] sums, then [rows] {maximum, sum}
     size_t partial_floats;  // of a cut

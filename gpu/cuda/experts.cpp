@@ -21,12 +21,16 @@ void CudaKernels::expert_ffn(const ExpertShape& shape, const ExpertEntry* entrie
                              const Activations& x, const Activations& hidden, void* out) {
     if (list.empty() || routes.rows == 0) return;
     expert_out_f32_ = !x.codes;
-    if (!x.codes || shape.hidden % 32 != 0 || shape.ffn % 32 != 0)
-        experts_plain(shape, entries, list, routes, x, hidden, out);
-    else if (x.decode)
+    if (!x.codes || shape.hidden % 32 != 0 || shape.ffn % 32 != 0) {
+        // A decode step's codes are for its own kernels only.
+        Activations in = x;
+        if (x.decode) in.codes = nullptr;
+        experts_plain(shape, entries, list, routes, in, hidden, out);
+    } else if (x.decode) {
         experts_decode(shape, entries, list, routes, x, hidden, out);
-    else
+    } else {
         experts_prompt(shape, entries, list, routes, x, hidden, out);
+    }
 }
 
 // Work: 6 hidden ffn operations a route. Bytes: each route's expert once.
@@ -34,10 +38,11 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
                                  std::span<const int32_t> list, const Routes& routes,
                                  const Activations& x, const Activations& hidden, void* out) {
     const uint32_t count = routes.rows * shape.used;
-    const bool same = shape.gate == shape.up && fast_type(shape.gate) > 0;
+    const bool same = shape.gate == shape.up && is_block_type(shape.gate);
     ExpertMatvec job{entries,
                      routes.expert,
                      x.codes,
+                     x.values,
                      hidden.codes,
                      code_bytes(shape.hidden),
                      code_bytes(shape.ffn),
@@ -48,16 +53,18 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
                      {shape.gate, shape.up},
                      {},
                      set_of(list)};
-    const auto queue_job = [&](Function function, uint32_t per_tile) {
+    // own: codes that a block makes for itself.
+    const auto queue_job = [&](Function function, uint32_t per_tile, uint32_t own) {
         const MatvecShape warps = matvec_shape(job.cols);
         const uint32_t groups = divided(job.features, per_tile * warps.tiles);
         const MatvecPlan plan =
-            matvec_plan(job.cols, groups * count, chunk_format(job.type[0]).tile());
-        job.launch = {warps, plan.stages};
+            matvec_plan(job.cols, groups * count, chunk_format(job.type[0]).tile(),
+                        kMatvecOwn + own, kMatvecBlocks);
+        job.launch = {warps, plan.stages, plan.bytes};
         queue_early(function, {divided(groups, plan.groups), count, 1}, {warps.threads(), 1, 1},
-                    plan.bytes, job);
+                    plan.bytes + own, job);
     };
-    queue_job(same ? matmuls_.fast.gate_up : matmuls_.any.gate_up, kMatvecTile / 2);
+    queue_job(same ? matmuls_.gate_up : matmuls_.gate_up_any, kMatvecTile / 2, 0);
 
     job.x = hidden.codes;
     job.out = static_cast<std::byte*>(out);
@@ -67,7 +74,10 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
     job.cols = shape.ffn;
     job.features = shape.hidden;
     job.type[0] = shape.down;
-    queue_job(fast_type(shape.down) > 0 ? matmuls_.fast.down : matmuls_.any.down, kMatvecTile);
+    if (is_block_type(shape.down))
+        queue_job(matmuls_.down, kMatvecTile, static_cast<uint32_t>(job.x_bytes));
+    else
+        queue_job(matmuls_.down_any, kMatvecTile, 0);
 }
 
 // Work: 6 hidden ffn operations a route. Bytes: each routed expert once for 128 routes.

@@ -10,6 +10,7 @@ namespace {
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kConvRows = 32;  // of a thread of causal_conv
 constexpr uint32_t kMostRows = 65535;
+constexpr uint32_t kGroup = 32;  // columns that share a scale
 
 unsigned blocks_for(size_t items, uint32_t each) {
     return static_cast<unsigned>((items + each - 1) / each);
@@ -43,7 +44,7 @@ void CudaKernels::gate_heads(const AttentionShape& shape, const float* pairs,
             {blocks_for((out.cols + 31) / 32 * 4, kThreads), std::min(out.rows - first, kMostRows)},
             {kThreads}, 0, pairs + size_t{first} * 2 * out.cols, shape.heads, shape.head_dim,
             out.values + size_t{first} * out.cols,
-            out.codes ? out.codes + first * code_bytes(out.cols) : nullptr);
+            out.codes ? out.codes + first * code_bytes(out.cols) : nullptr, out.decode);
 }
 
 void CudaKernels::delta_gates(const DeltaShape& shape, const float* dt, const float* a, uint32_t n,
@@ -64,13 +65,17 @@ void CudaKernels::causal_conv(const DeltaShape& shape, const float* kernel, cons
 
 void CudaKernels::gated_norm(const float* x, const float* weight, float eps, uint32_t dim,
                              const float* gate, const Activations& out) {
+    // Groups of a decode step's codes may cross heads: they come afterwards then.
+    const bool later = out.codes && out.decode && dim % kGroup != 0;
     for (uint32_t first = 0; first < out.rows; first += kMostRows) {
         const size_t at = size_t{first} * out.cols;
-        queue_few(out.rows, gates_.gated_norm,
-                  {blocks_for(out.cols / dim, 4), std::min(out.rows - first, kMostRows)},
-                  {kThreads}, 0, x + at, weight, eps, dim, out.cols / dim, gate + at,
-                  out.values + at, out.codes ? out.codes + first * code_bytes(out.cols) : nullptr);
+        queue_few(
+            out.rows, gates_.gated_norm,
+            {blocks_for(out.cols / dim, 4), std::min(out.rows - first, kMostRows)}, {kThreads}, 0,
+            x + at, weight, eps, dim, out.cols / dim, gate + at, out.values + at,
+            out.codes && !later ? out.codes + first * code_bytes(out.cols) : nullptr, out.decode);
     }
+    if (later) quantise(out);
 }
 
 void CudaKernels::route_shared(const float* gate, const float* x, uint32_t hidden,

@@ -21,7 +21,8 @@ extern "C" __global__ void __launch_bounds__(128)
 
 // The same. Work: about 20 operations a value. Bytes: 8 read, 4 + 2 written.
 extern "C" __global__ void __launch_bounds__(128)
-    gate_heads(const float* pairs, uint32_t heads, uint32_t dim, float* values, std::byte* codes) {
+    gate_heads(const float* pairs, uint32_t heads, uint32_t dim, float* values, std::byte* codes,
+               bool decode) {
     let_next_begin();
     wait_for_kernels_ahead();
     const uint32_t octet = blockIdx.x * 128 + threadIdx.x, octets = dim / 8, cols = heads * dim;
@@ -35,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(128)
         store_octet(values + head * dim, octet % octets, dim, v);
     }
     if (codes && octet < ordered_octets(cols))
-        store_ordered(codes + blockIdx.y * ordered_row_bytes(cols), octet, v);
+        store_codes(decode, codes + blockIdx.y * ordered_row_bytes(cols), octet, v);
 }
 
 extern "C" __global__ void __launch_bounds__(128)

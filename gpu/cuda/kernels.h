@@ -3,8 +3,9 @@
 // the set is made; afterwards an operation only queues launches on the compute stream, with grids
 // that depend on nothing but shapes.
 //
-// Fast arithmetic: an activation's codes are f16 "ordered rows" (ordered_rows.h). The kernels know
-// the arithmetic by whether codes are there.
+// Fast arithmetic: an activation's codes are f16 "ordered rows" (ordered_rows.h) of a prompt and
+// integers with scales (decode_codes.h) of a decode step. The kernels know the arithmetic by
+// whether codes are there.
 #pragma once
 
 #include <initializer_list>
@@ -114,9 +115,9 @@ class CudaKernels : public Kernels {
     static constexpr uint32_t kPromptTypes = 13, kInt8Types = 3;
     struct MatmulFunctions {
         Function plain, plain_gate_up, plain_down, expert_tiles;
-        struct Decode {
-            Function matvec, gate_up, down;
-        } fast, any;
+        // Of a decode step: for block types, and for any.
+        Function matvec, matvec_rows, gate_up, down;
+        Function matvec_any, gate_up_any, down_any;
         uint32_t shared_per_processor, shared_per_block;  // bytes that those may use
         Function prompt[kPromptTypes], prompt_gate_up[kPromptTypes];
         uint32_t prompt_shared[kPromptTypes];  // bytes of a block
@@ -230,7 +231,10 @@ class CudaKernels : public Kernels {
     struct MatvecPlan {
         uint32_t groups, stages, bytes;
     };
-    MatvecPlan matvec_plan(uint32_t cols, uint32_t groups, uint32_t chunk_bytes) const;
+    // chunk_bytes: of a tile; own_bytes: of shared memory beside those; most: blocks of a
+    // multiprocessor that registers allow.
+    MatvecPlan matvec_plan(uint32_t cols, uint32_t groups, uint32_t chunk_bytes, uint32_t own_bytes,
+                           uint32_t most) const;
     void matmul_prompt(const Matmul& job, const Activations& in);
     void matmul_dense(std::span<const Matmul> jobs, const Activations& in);
     TensorMap rows_map(const Activations& in);

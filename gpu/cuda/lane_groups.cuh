@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Quantised weights of decode steps, from raw blocks in shared memory to tensor-core operands: a
-// warp takes 16 rows x 256 columns at a time, thread t of the four that share a row 64 of those
-// columns, two groups of 32. In a product of 16 columns the four threads thus hold columns of four
-// different groups, which a dot product does not mind as long as both factors do it: thread t holds
-//
-//   word q of piece (s, h), half i:  weight 8q + 4s + 2i + h of its group
-//
-// where the pieces are the four runs of 16 bytes of a group in a row of activations
-// (ordered_rows.h) in their order.
+// Quantised weights of decode steps, from raw blocks in shared memory to bytes that integer dot
+// products (dp4a) take: a warp has 16 rows x 256 columns at a time, thread t of the four that share
+// a row 64 of those columns, two groups of 32. Codes are shifted and masked to where they can stand
+// in a byte rather than to the lowest bits: a factor that is a power of two goes to the scale, and
+// an offset becomes a sign bit turned over.
 #pragma once
 
-#include "gpu/cuda/fragments.cuh"
+#include "gpu/cuda/mma.cuh"
 #include "gpu/cuda/unpack.cuh"
 
 namespace granary::gpu::cuda {
 
-// f16 weights of one group: [q][s][h], two halves each.
-struct GroupOperands {
-    uint32_t value[4][2][2];
+// One group: weight k = scale[k / 16] * code k - minimum, codes four a word in the order of
+// columns. The second scale and the minimum are there where the type has them.
+struct GroupCodes {
+    uint32_t code[8];
+    float scale[2];
+    float minimum;
+};
+
+// What codes of a type are like.
+struct CodeKind {
+    bool is_unsigned = false, two_scales = false, minimum = false;
 };
 
 // kBytes bytes at any multiple of kAlign in shared memory, read by aligned pieces of kPiece (4 or
@@ -48,6 +52,24 @@ struct Unaligned {
             for (uint32_t i = 0; i < kRead; ++i) word[i] = pieces[i];
         }
     }
+    // kCount words from byte kFrom on, where pieces are words.
+    template <uint32_t kFrom, uint32_t kCount>
+    __device__ __forceinline__ void words_at(uint32_t (&out)[kCount]) const {
+        static_assert(kPiece == 4 && kFrom / 4 + kCount <= kRead);
+#pragma unroll
+        for (uint32_t i = 0; i < kCount; ++i) {
+            const uint32_t at = kFrom / 4 + i;
+            // By four bytes at most: clamped, so that the whole next word is one of the cases.
+            out[i] = kShifted || kFrom % 4
+                         ? __funnelshift_rc(word[at], at + 1 < kRead ? word[at + 1] : 0,
+                                            (by + kFrom % 4) * 8)
+                         : word[at];
+        }
+    }
+    // The word at `from`'s own bytes, as far as they are in the first piece.
+    __device__ __forceinline__ uint32_t first() const {
+        return word[0] >> by * 8;
+    }
     __device__ __forceinline__ void words(uint32_t (&out)[kWords]) const {
         uint32_t all[kWords + 1];
 #pragma unroll
@@ -61,64 +83,28 @@ struct Unaligned {
     }
 };
 
-// weight = scale * (code - kOffset) - minimum, with code[k] the bytes of weights 4k .. 4k + 3.
-template <uint32_t kOffset>
-__device__ __forceinline__ GroupOperands widen_group(const uint32_t (&code)[8], float scale_low,
-                                                     float scale_high, float minimum = 0) {
-    const __half2 zero = as_half2(0x64006400 + kOffset * 0x10001u);  // 1024 + kOffset
-    const __half2 less = both_halves(__float2half_rn(-minimum));
-    GroupOperands out;
-#pragma unroll
-    for (uint32_t q = 0; q < 4; ++q) {
-        const __half2 scale = both_halves(__float2half_rn(q < 2 ? scale_low : scale_high));
-#pragma unroll
-        for (uint32_t s = 0; s < 2; ++s)
-#pragma unroll
-            for (uint32_t h = 0; h < 2; ++h) {
-                const uint32_t raised =
-                    __byte_perm(code[2 * q + s], 0x64646464, h ? 0x4341 : 0x4240);
-                out.value[q][s][h] = bits(__hfma2(__hsub2(as_half2(raised), zero), scale, less));
-            }
-    }
-    return out;
-}
-
 __device__ __forceinline__ float low_half(uint32_t word) {
     return __half2float(__ushort_as_half(static_cast<uint16_t>(word)));
 }
 __device__ __forceinline__ float high_half(uint32_t word) {
     return low_half(word >> 16);
 }
-// 16 bytes of nibbles, word by word, as the codes of 32 weights.
-__device__ __forceinline__ void nibble_codes(const uint32_t (&from)[4], uint32_t (&code)[8]) {
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-        code[i] = from[i] & 0x0f0f0f0f;
-        code[4 + i] = from[i] >> 4 & 0x0f0f0f0f;
-    }
-}
-// Word kFrom / 4 of `words` on, kCount of them, where kFrom is any byte.
-template <uint32_t kFrom, uint32_t kCount, uint32_t kWords>
-__device__ __forceinline__ void words_at(const uint32_t (&words)[kWords], uint32_t (&out)[kCount]) {
-#pragma unroll
-    for (uint32_t i = 0; i < kCount; ++i) {
-        constexpr uint32_t kBy = kFrom % 4 * 8;
-        const uint32_t at = kFrom / 4 + i;
-        out[i] =
-            kBy ? __funnelshift_r(words[at], at + 1 < kWords ? words[at + 1] : 0, kBy) : words[at];
-    }
+// (a & kA) | (b & kB), all of it ^ kTurned.
+template <uint32_t kA, uint32_t kB, uint32_t kTurned = 0>
+__device__ __forceinline__ uint32_t merged(uint32_t a, uint32_t b) {
+    static_assert((kA & kB) == 0);
+    return (a & kA) | ((b & kB) ^ kTurned);
 }
 
-// Of a type: kStaged, whether chunks of 256 columns come through shared memory; Raw, what thread t
-// reads of a row for its j-th group (0, 1); group(t, j), which of the eight groups that is;
-// widen(raw, t, j).
+// Of a type: kStaged, whether chunks of 256 columns come through shared memory; kKind; Raw, what
+// thread t reads of a row for its j-th group (0, 1); group(t, j), which of the eight groups that
+// is; codes(raw, t, j).
 template <WeightType kType>
 struct LaneGroups;
 
 // Blocks of 32 weights: one group of a thread after the other.
 template <uint32_t kBytes, uint32_t kAlign>
 struct BlocksOf32 {
-    static constexpr bool kStaged = true;
     static constexpr uint32_t kChunkBytes = 8 * kBytes;
     using Raw = Unaligned<kBytes, kAlign>;
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
@@ -131,85 +117,115 @@ struct BlocksOf32 {
 
 template <>
 struct LaneGroups<WeightType::q8_0> : BlocksOf32<34, 2> {
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t, uint32_t) {
-        uint32_t words[9], code[8];
-        raw.words(words);
-        words_at<2>(words, code);
-#pragma unroll
-        for (uint32_t& word : code) word ^= 0x80808080u;
-        const float scale = low_half(words[0]);
-        return widen_group<128>(code, scale, scale);
+    static constexpr CodeKind kKind{};
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+        GroupCodes out;
+        raw.words_at<2>(out.code);
+        out.scale[0] = low_half(raw.first());
+        return out;
     }
 };
+// 16 (code - 8)
 template <>
 struct LaneGroups<WeightType::q4_0> : BlocksOf32<18, 2> {
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t, uint32_t) {
-        uint32_t words[5], nibbles[4], code[8];
-        raw.words(words);
-        words_at<2>(words, nibbles);
-        nibble_codes(nibbles, code);
-        const float scale = low_half(words[0]);
-        return widen_group<8>(code, scale, scale);
+    static constexpr CodeKind kKind{};
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+        uint32_t nibbles[4];
+        raw.words_at<2>(nibbles);
+        GroupCodes out;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) {
+            out.code[i] = (nibbles[i] << 4 & 0xf0f0f0f0) ^ 0x80808080;
+            out.code[4 + i] = (nibbles[i] & 0xf0f0f0f0) ^ 0x80808080;
+        }
+        out.scale[0] = low_half(raw.first()) * (1.0f / 16);
+        return out;
     }
 };
+// Of four words of nibbles, the entries of a table of 16 signed bytes.
+template <unpack::ByteTable kTable>
+__device__ __forceinline__ void look_up(const uint32_t (&nibbles)[4], uint32_t (&code)[8]) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+        uint32_t pair[2];  // entries of the low and high nibbles in turn
+        // Of each nibble, which of the two halves of the table: byte 0 to 3, or 4 to 7.
+        const uint32_t half = merged<0x44444444, 0x33333333>(nibbles[i] >> 1, 0x32103210);
+#pragma unroll
+        for (uint32_t k = 0; k < 2; ++k) {
+            const uint32_t at = (nibbles[i] & 0x77777777) >> 16 * k;
+            pair[k] = __byte_perm(__byte_perm(kTable.word[0], kTable.word[1], at),
+                                  __byte_perm(kTable.word[2], kTable.word[3], at), half >> 16 * k);
+        }
+        code[i] = __byte_perm(pair[0], pair[1], 0x6420);
+        code[4 + i] = __byte_perm(pair[0], pair[1], 0x7531);
+    }
+}
+inline constexpr unpack::ByteTable kSignedNonlinear{
+    {0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535}};
+inline constexpr unpack::ByteTable kSignedMxfp4{{0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc}};
 template <>
 struct LaneGroups<WeightType::iq4_nl> : BlocksOf32<18, 2> {
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t, uint32_t) {
-        uint32_t words[5], nibbles[4], code[8];
-        raw.words(words);
-        words_at<2>(words, nibbles);
-        nibble_codes(nibbles, code);
-#pragma unroll
-        for (uint32_t& word : code) word = unpack::looked_up<unpack::kNonlinearTable>(word);
-        const float scale = low_half(words[0]);
-        return widen_group<128>(code, scale, scale);
+    static constexpr CodeKind kKind{};
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+        uint32_t nibbles[4];
+        raw.words_at<2>(nibbles);
+        GroupCodes out;
+        look_up<kSignedNonlinear>(nibbles, out.code);
+        out.scale[0] = low_half(raw.first());
+        return out;
     }
 };
 template <>
 struct LaneGroups<WeightType::mxfp4> : BlocksOf32<17, 1> {
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t, uint32_t) {
-        uint32_t words[5], nibbles[4], code[8];
-        raw.words(words);
-        words_at<1>(words, nibbles);
-        nibble_codes(nibbles, code);
-#pragma unroll
-        for (uint32_t& word : code) word = unpack::looked_up<unpack::kMxfp4Table>(word);
-        const float scale = unpack::mxfp4_scale(words[0] & 0xff);
-        return widen_group<16>(code, scale, scale);
+    static constexpr CodeKind kKind{};
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+        uint32_t nibbles[4];
+        raw.words_at<1>(nibbles);
+        GroupCodes out;
+        look_up<kSignedMxfp4>(nibbles, out.code);
+        out.scale[0] = unpack::mxfp4_scale(raw.first() & 0xff);
+        return out;
     }
 };
+// The fifth bits of four weights, to the highest bits of their bytes.
+__device__ __forceinline__ uint32_t top_bits(uint32_t four) {
+    return (four & 15) * 0x10204080u;
+}
+// 8 (code - 16)
 template <>
 struct LaneGroups<WeightType::q5_0> : BlocksOf32<22, 2> {
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t, uint32_t) {
-        uint32_t words[6], fifth[1], nibbles[4], code[8];
-        raw.words(words);
-        words_at<2>(words, fifth);
-        words_at<6>(words, nibbles);
-        nibble_codes(nibbles, code);
+    static constexpr CodeKind kKind{};
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+        uint32_t fifth[1], nibbles[4];
+        raw.words_at<2>(fifth);
+        raw.words_at<6>(nibbles);
+        GroupCodes out;
 #pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) code[i] |= unpack::spread_bits(fifth[0] >> 4 * i) << 4;
-        const float scale = low_half(words[0]);
-        return widen_group<16>(code, scale, scale);
+        for (uint32_t i = 0; i < 8; ++i)
+            out.code[i] = merged<0x78787878, 0x80808080, 0x80808080>(
+                i < 4 ? nibbles[i] << 3 : nibbles[i - 4] >> 1, top_bits(fifth[0] >> 4 * i));
+        out.scale[0] = low_half(raw.first()) * (1.0f / 8);
+        return out;
     }
 };
+// 8 code
 template <>
 struct LaneGroups<WeightType::q5_1> : BlocksOf32<24, 8> {
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t, uint32_t) {
-        uint32_t words[6], nibbles[4], code[8];
-        raw.words(words);
-        words_at<8>(words, nibbles);
-        nibble_codes(nibbles, code);
+    static constexpr CodeKind kKind{.is_unsigned = true, .minimum = true};
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+        const uint32_t(&words)[6] = raw.word;
+        GroupCodes out;
 #pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) code[i] |= unpack::spread_bits(words[1] >> 4 * i) << 4;
-        const float scale = low_half(words[0]);
-        return widen_group<0>(code, scale, scale, -high_half(words[0]));
+        for (uint32_t i = 0; i < 8; ++i)
+            out.code[i] = merged<0x78787878, 0x80808080>(
+                i < 4 ? words[2 + i] << 3 : words[i - 2] >> 1, top_bits(words[1] >> 4 * i));
+        out.scale[0] = low_half(words[0]) * (1.0f / 8);
+        out.minimum = -high_half(words[0]);
+        return out;
     }
 };
 
 // Blocks of 256 weights: what a thread loads serves both of its groups.
-struct BlocksOf256 {
-    static constexpr bool kStaged = true;
-};
 
 // 6-bit scale and minimum `group` of Q4_K and Q5_K, from the block's first 16 bytes.
 __device__ __forceinline__ float2 scale_and_minimum(const uint4& head, uint32_t group) {
@@ -217,14 +233,16 @@ __device__ __forceinline__ float2 scale_and_minimum(const uint4& head, uint32_t 
     const uint32_t by = group % 4 * 8;
     const uint32_t y = head.y >> by, z = head.z >> by, w = head.w >> by;
     const bool late = group >= 4;
-    const uint32_t scale = late ? (w & 15) | (y >> 2 & 0x30) : y & 63;
-    const uint32_t minimum = late ? (w >> 4 & 15) | (z >> 2 & 0x30) : z & 63;
+    const uint32_t scale = late ? merged<15, 0x30>(w, y >> 2) : y & 63;
+    const uint32_t minimum = late ? merged<15, 0x30>(w >> 4, z >> 2) : z & 63;
     return {low_half(head.x) * static_cast<float>(scale),
             high_half(head.x) * static_cast<float>(minimum)};
 }
 
+// The second group's codes are 16 times what they are.
 template <>
-struct LaneGroups<WeightType::q4_k> : BlocksOf256 {
+struct LaneGroups<WeightType::q4_k> {
+    static constexpr CodeKind kKind{.is_unsigned = true, .minimum = true};
     static constexpr uint32_t kChunkBytes = 144;
     struct Raw {
         uint4 head, codes[2];
@@ -234,29 +252,22 @@ struct LaneGroups<WeightType::q4_k> : BlocksOf256 {
         const auto* at = reinterpret_cast<const uint4*>(chunk);
         return {at[0], {at[1 + 2 * t], at[2 + 2 * t]}};
     }
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t t, uint32_t j) {
-        const auto* words = reinterpret_cast<const uint32_t*>(raw.codes);
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t t, uint32_t j) {
+        const uint32_t words[8] = {raw.codes[0].x, raw.codes[0].y, raw.codes[0].z, raw.codes[0].w,
+                                   raw.codes[1].x, raw.codes[1].y, raw.codes[1].z, raw.codes[1].w};
+        GroupCodes out;
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) out.code[i] = words[i] & (j ? 0xf0f0f0f0 : 0x0f0f0f0f);
         const float2 pair = scale_and_minimum(raw.head, 2 * t + j);
-        const __half2 scale = both_halves(__float2half_rn(pair.x));
-        const __half2 less = both_halves(__float2half_rn(-pair.y));
-        GroupOperands out;
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i)
-#pragma unroll
-            for (uint32_t h = 0; h < 2; ++h) {
-                // 1024 + n, less 1024; or 1024 + 16 n, times 1/16, less 64.
-                const uint32_t word = words[i] >> 8 * h;
-                const __half2 code = j ? __hfma2(as_half2(and_or<0x00f000f0, 0x64006400>(word)),
-                                                 as_half2(0x2c002c00), as_half2(0xd400d400))
-                                       : __hsub2(as_half2(and_or<0x000f000f, 0x64006400>(word)),
-                                                 as_half2(0x64006400));
-                out.value[i / 2][i % 2][h] = bits(__hfma2(code, scale, less));
-            }
+        out.scale[0] = j ? pair.x * (1.0f / 16) : pair.x;
+        out.minimum = pair.y;
         return out;
     }
 };
+// 8 code
 template <>
-struct LaneGroups<WeightType::q5_k> : BlocksOf256 {
+struct LaneGroups<WeightType::q5_k> {
+    static constexpr CodeKind kKind{.is_unsigned = true, .minimum = true};
     static constexpr uint32_t kChunkBytes = 176;
     struct Raw {
         uint4 head, fifth[2], codes[2];
@@ -266,21 +277,27 @@ struct LaneGroups<WeightType::q5_k> : BlocksOf256 {
         const auto* at = reinterpret_cast<const uint4*>(chunk);
         return {at[0], {at[1], at[2]}, {at[3 + 2 * t], at[4 + 2 * t]}};
     }
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t t, uint32_t j) {
-        const auto* words = reinterpret_cast<const uint32_t*>(raw.codes);
-        const auto* fifth = reinterpret_cast<const uint32_t*>(raw.fifth);
-        uint32_t code[8];
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t t, uint32_t j) {
+        const uint32_t words[8] = {raw.codes[0].x, raw.codes[0].y, raw.codes[0].z, raw.codes[0].w,
+                                   raw.codes[1].x, raw.codes[1].y, raw.codes[1].z, raw.codes[1].w};
+        const uint32_t fifth[8] = {raw.fifth[0].x, raw.fifth[0].y, raw.fifth[0].z, raw.fifth[0].w,
+                                   raw.fifth[1].x, raw.fifth[1].y, raw.fifth[1].z, raw.fifth[1].w};
+        GroupCodes out;
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i)
-            code[i] = (words[i] >> 4 * j & 0x0f0f0f0f) | (fifth[i] >> (2 * t + j) & 0x01010101)
-                                                             << 4;
+            out.code[i] = merged<0x78787878, 0x80808080>(j ? words[i] >> 1 : words[i] << 3,
+                                                         fifth[i] << (7 - (2 * t + j)));
         const float2 pair = scale_and_minimum(raw.head, 2 * t + j);
-        return widen_group<0>(code, pair.x, pair.x, pair.y);
+        out.scale[0] = pair.x * (1.0f / 8);
+        out.minimum = pair.y;
+        return out;
     }
 };
-// Thread t: the low and the high nibbles of 32 bytes, and two pairs of the bits above.
+// Thread t: the low and the high nibbles of 32 bytes, and two pairs of the bits above. 4 (code -
+// 32).
 template <>
-struct LaneGroups<WeightType::q6_k> : BlocksOf256 {
+struct LaneGroups<WeightType::q6_k> {
+    static constexpr CodeKind kKind{.two_scales = true};
     static constexpr uint32_t kChunkBytes = 210;
     struct Raw {
         Unaligned<32, 2, 8> low, high;
@@ -296,22 +313,24 @@ struct LaneGroups<WeightType::q6_k> : BlocksOf256 {
         raw.d = pairs[8];
         return raw;
     }
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t t, uint32_t j) {
-        uint32_t low[8], high[8], code[8];
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t t, uint32_t j) {
+        uint32_t low[8], high[8];
         raw.low.words(low);
         raw.high.words(high);
+        GroupCodes out;
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i)
-            code[i] = (low[i] >> 4 * j & 0x0f0f0f0f) | (high[i] >> (t % 2 * 2 + 4 * j) & 0x03030303)
-                                                           << 4;
-        const float d = low_half(raw.d);
-        return widen_group<32>(
-            code, d * static_cast<float>(static_cast<int8_t>(raw.scales >> 16 * j)),
-            d * static_cast<float>(static_cast<int8_t>(raw.scales >> (16 * j + 8))));
+            out.code[i] = merged<0x3c3c3c3c, 0xc0c0c0c0, 0x80808080>(
+                j ? low[i] >> 2 : low[i] << 2, high[i] << (6 - (t % 2 * 2 + 4 * j)));
+        const float d = low_half(raw.d) * (1.0f / 4);
+        out.scale[0] = d * static_cast<float>(static_cast<int8_t>(raw.scales >> 16 * j));
+        out.scale[1] = d * static_cast<float>(static_cast<int8_t>(raw.scales >> (16 * j + 8)));
+        return out;
     }
 };
 template <>
-struct LaneGroups<WeightType::iq4_xs> : BlocksOf256 {
+struct LaneGroups<WeightType::iq4_xs> {
+    static constexpr CodeKind kKind{};
     static constexpr uint32_t kChunkBytes = 136;
     struct Raw {
         uint2 head, codes[4];
@@ -324,62 +343,16 @@ struct LaneGroups<WeightType::iq4_xs> : BlocksOf256 {
         for (uint32_t i = 0; i < 4; ++i) raw.codes[i] = at[1 + 4 * t + i];
         return raw;
     }
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t t, uint32_t j) {
+    __device__ static GroupCodes codes(const Raw& raw, uint32_t t, uint32_t j) {
         const uint2 first = j ? raw.codes[2] : raw.codes[0];
         const uint2 second = j ? raw.codes[3] : raw.codes[1];
         const uint32_t nibbles[4] = {first.x, first.y, second.x, second.y};
-        uint32_t code[8];
-        nibble_codes(nibbles, code);
-#pragma unroll
-        for (uint32_t& word : code) word = unpack::looked_up<unpack::kNonlinearTable>(word);
+        GroupCodes out;
+        look_up<kSignedNonlinear>(nibbles, out.code);
         const uint32_t low = raw.head.y >> (8 * t + 4 * j) & 15;
         const uint32_t high = raw.head.x >> 16 >> (4 * t + 2 * j) & 3;
-        const float scale =
+        out.scale[0] =
             low_half(raw.head.x) * static_cast<float>(static_cast<int>(low | high << 4) - 32);
-        return widen_group<128>(code, scale, scale);
-    }
-};
-
-// 16-bit floats: a group is 64 bytes, read where it lies.
-struct HalfGroups {
-    static constexpr bool kStaged = false;
-    static constexpr uint32_t kChunkBytes = 512;
-    struct Raw {
-        uint4 octet[4];
-    };
-    __device__ static uint32_t group(uint32_t t, uint32_t j) { return 4 * j + t; }
-    __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t j) {
-        const auto* at = reinterpret_cast<const uint4*>(chunk + group(t, j) * 64);
-        return {{__ldg(at), __ldg(at + 1), __ldg(at + 2), __ldg(at + 3)}};
-    }
-};
-template <>
-struct LaneGroups<WeightType::f16> : HalfGroups {
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t, uint32_t) {
-        const auto* words = reinterpret_cast<const uint32_t*>(raw.octet);
-        GroupOperands out;
-#pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) {
-            const uint32_t pair = i / 4 * 4 + i / 2 % 2 * 2;  // [q][s][h]
-            out.value[i / 4][i / 2 % 2][i % 2] =
-                __byte_perm(words[pair], words[pair + 1], i % 2 ? 0x7632 : 0x5410);
-        }
-        return out;
-    }
-};
-template <>
-struct LaneGroups<WeightType::bf16> : HalfGroups {
-    __device__ static GroupOperands widen(const Raw& raw, uint32_t, uint32_t) {
-        const auto* words = reinterpret_cast<const uint32_t*>(raw.octet);
-        GroupOperands out;
-#pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) {
-            const uint32_t pair = i / 4 * 4 + i / 2 % 2 * 2;
-            const uint32_t one = words[pair], two = words[pair + 1];
-            out.value[i / 4][i / 2 % 2][i % 2] =
-                pack_half2(__uint_as_float(i % 2 ? one & 0xffff0000u : one << 16),
-                           __uint_as_float(i % 2 ? two & 0xffff0000u : two << 16));
-        }
         return out;
     }
 };

@@ -61,12 +61,13 @@ Result<void> CudaKernels::load_matmuls() {
             !r)
             return r;
     }
-    if (auto r = find("matvec", {{"matvec", &to.fast.matvec},
-                                 {"expert_matvec_gate_up", &to.fast.gate_up},
-                                 {"expert_matvec_down", &to.fast.down},
-                                 {"matvec_any", &to.any.matvec},
-                                 {"expert_matvec_gate_up_any", &to.any.gate_up},
-                                 {"expert_matvec_down_any", &to.any.down}});
+    if (auto r = find("matvec", {{"matvec", &to.matvec},
+                                 {"matvec_rows", &to.matvec_rows},
+                                 {"matvec_any", &to.matvec_any},
+                                 {"expert_matvec_gate_up", &to.gate_up},
+                                 {"expert_matvec_gate_up_any", &to.gate_up_any},
+                                 {"expert_matvec_down", &to.down},
+                                 {"expert_matvec_down_any", &to.down_any}});
         !r)
         return r;
     const Driver& driver = device_.context().driver();
@@ -82,11 +83,10 @@ Result<void> CudaKernels::load_matmuls() {
         const Status status = driver.device_attribute(&value, number, device_.context().device());
         return status == 0 ? static_cast<uint32_t>(value) : 0;
     };
-    constexpr uint32_t kOwn = 9 << 10;  // of the kernels beside it
     to.shared_per_processor = attribute(kSharedPerProcessor);
     const uint32_t shared_per_block = before_80 ? 64u << 10 : attribute(kSharedPerBlock);
-    to.shared_per_block = std::min(kMatvecShared, std::max(shared_per_block, 48u << 10) - kOwn);
-    for (const Function function : {to.fast.matvec, to.fast.gate_up, to.fast.down})
+    to.shared_per_block = std::min(kMatvecShared, std::max(shared_per_block, 48u << 10) - kMatvecRowsOwn);
+    for (const Function function : {to.matvec, to.matvec_rows, to.gate_up, to.down})
         if (auto r = allow(function, to.shared_per_block); !r) return r;
     if (auto r = allow(to.dense_wgmma, kDenseShared); !r) return r;
     for (const auto& [kernels, bytes] : {std::pair{&to.wgmma_q4_k, kExpertWgmma.shared_q4_k},
@@ -191,15 +191,22 @@ void CudaKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {
         for (const Matmul& job : jobs)
             if (!int8_dense(job.weight.type)) matmul_prompt(job, in);
     } else {
-        for (const Matmul& job : jobs) matmul_plain(job, in);
+        // A decode step's codes are for the kernels above only.
+        Activations values = in;
+        if (in.decode) values.codes = nullptr;
+        for (const Matmul& job : jobs) matmul_plain(job, values);
     }
 }
 
 // Work: 2 rows cols operations an activation row. Bytes: the weights once.
 void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations& in) {
-    // One launch for all jobs of fast types, one for all others.
-    for (const bool fast : {true, false}) {
-        Matvec launch{{}, 0, in.cols, in.rows, in.codes, code_bytes(in.cols), {}};
+    // One launch for all jobs of block types, one for all others.
+    const bool one = in.rows == 1;
+    for (const bool blocks_of_weights : {true, false}) {
+        Matvec launch{{}, 0, in.cols, in.rows, in.codes, code_bytes(in.cols), in.values, {}};
+        const Function function = !blocks_of_weights ? matmuls_.matvec_any
+                                  : one              ? matmuls_.matvec
+                                                     : matmuls_.matvec_rows;
         const MatvecShape shape = matvec_shape(in.cols);
         const auto groups_of = [&](const MatvecJob& job) {
             return divided(job.features, kMatvecTile * shape.tiles);
@@ -212,20 +219,21 @@ void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations&
                 groups += groups_of(job);
                 bytes = std::max(bytes, chunk_format(job.type).tile());
             }
-            const MatvecPlan plan = matvec_plan(in.cols, groups, bytes);
+            const MatvecPlan plan =
+                matvec_plan(in.cols, groups, bytes, one ? kMatvecOwn : kMatvecRowsOwn,
+                            one || !blocks_of_weights ? kMatvecBlocks : kMatvecRowBlocks);
             for (MatvecJob& job : all) {
                 job.first_block = blocks;
                 job.blocks = divided(groups_of(job), plan.groups);
                 blocks += job.blocks;
             }
-            launch.launch = {shape, plan.stages};
-            queue_early(fast ? matmuls_.fast.matvec : matmuls_.any.matvec, {blocks, 1, 1},
-                        {shape.threads(), 1, 1}, plan.bytes, launch);
+            launch.launch = {shape, plan.stages, 0};
+            queue_early(function, {blocks, 1, 1}, {shape.threads(), 1, 1}, plan.bytes, launch);
             launch.jobs = 0;
         };
         for (const Matmul& job : jobs) {
             const Weight& weight = job.weight;
-            if ((fast_type(weight.type) > 0) != fast) continue;
+            if (is_block_type(weight.type) != blocks_of_weights) continue;
             launch.job[launch.jobs++] = {weight.data, job.out, row_bytes(weight.type, weight.cols),
                                          weight.rows, 0,       0,
                                          weight.type, job.add};
@@ -237,18 +245,18 @@ void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations&
 
 // All blocks run at once. Where that leaves a warp one chunk it needs one stage.
 CudaKernels::MatvecPlan CudaKernels::matvec_plan(uint32_t cols, uint32_t groups,
-                                                 uint32_t chunk_bytes) const {
-    constexpr uint32_t kOwn = 9 << 10;  // what a block has beside its stages
+                                                 uint32_t chunk_bytes, uint32_t own_bytes,
+                                                 uint32_t most) const {
     const MatvecShape shape = matvec_shape(cols);
     const auto processors = static_cast<uint32_t>(device_.facts().processors);
     const uint32_t stage = shape.split * shape.tiles * chunk_bytes;
     const auto at_once = [&](uint32_t stages) {
-        const uint32_t fit = matmuls_.shared_per_processor / (stages * stage + kOwn);
-        return processors * std::clamp(fit, 1u, kMatvecBlocks * kMatvecThreads / shape.threads());
+        const uint32_t fit = matmuls_.shared_per_processor / (stages * stage + own_bytes);
+        return processors * std::clamp(fit, 1u, most * kMatvecThreads / shape.threads());
     };
     const bool single = divided(cols, 256) <= shape.split && groups <= at_once(1);
     if (single) return {1, 1, stage};
-    const uint32_t stages = 2 * stage <= matmuls_.shared_per_block ? 2 : 1;
+    const uint32_t stages = 2 * stage + own_bytes <= matmuls_.shared_per_block ? 2 : 1;
     return {divided(groups, at_once(stages)), stages, stages * stage};
 }
 

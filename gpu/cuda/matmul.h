@@ -49,12 +49,17 @@ struct PlainExperts {
     ExpertSet list;
 };
 
-// ---- decode steps (matvec.cu): rows of ordered f16 codes, 1 to 8 ------------------------------
+// ---- decode steps (matvec.cu): 1 to 8 rows of codes (decode_codes.h) or of values ---------------
 
 inline constexpr uint32_t kMatvecRows = 8, kMatvecJobs = 8;
 inline constexpr uint32_t kMatvecTile = 16;                         // weight rows of a warp
-inline constexpr uint32_t kMatvecThreads = 256, kMatvecBlocks = 3;  // at most; a multiprocessor
-inline constexpr uint32_t kMatvecShared = 80 << 10;                 // dynamic, of a block, at most
+inline constexpr uint32_t kMatvecThreads = 256;                     // of a block, at most
+inline constexpr uint32_t kMatvecBlocks = 3, kMatvecRowBlocks = 2;  // a multiprocessor; many rows
+inline constexpr uint32_t kMatvecShared = 90 << 10;                 // dynamic, of a block, at most
+
+// Shared memory of a block beside its stages, of one row and of many: sums, and what the driver
+// takes.
+inline constexpr uint32_t kMatvecOwn = 2 << 10, kMatvecRowsOwn = 9 << 10;
 
 // How the warps of a block share its work: `split` of them take the columns of one tile, chunk
 // (256 columns) by chunk in turn; `tiles` tiles are the block's group. It depends on nothing but
@@ -69,8 +74,8 @@ constexpr MatvecShape matvec_shape(uint32_t cols) {
     return {split, 8 / split};
 }
 
-// How a chunk of a row lies in shared memory: from the multiple of 16 bytes before it. 16-bit
-// floats do not come there: bytes 0.
+// How a chunk of a row lies in shared memory: from the multiple of 16 bytes before it. Types that
+// are multiplied by values do not come there: bytes 0.
 struct ChunkFormat {
     uint32_t bytes, align;
     GRANARY_HOST_DEVICE constexpr uint32_t pieces() const { return (bytes + 16 - align + 15) / 16; }
@@ -90,6 +95,7 @@ GRANARY_HOST_DEVICE constexpr ChunkFormat chunk_format(WeightType type);
 struct MatvecLaunch {
     MatvecShape shape;
     uint32_t stages;
+    uint32_t codes_at;  // in shared memory: those of an expert's inner values
 };
 struct MatvecJob {
     const std::byte* weight;
@@ -104,8 +110,9 @@ struct Matvec {
     MatvecJob job[kMatvecJobs];
     uint32_t jobs;
     uint32_t cols, rows;
-    const std::byte* x;  // [rows, x_bytes]
+    const std::byte* x;  // codes [rows, x_bytes]
     size_t x_bytes;
+    const float* values;  // [rows, cols], of what takes any type
     MatvecLaunch launch;
 };
 
@@ -113,8 +120,9 @@ struct Matvec {
 struct ExpertMatvec {
     const ExpertEntry* entries;
     const int32_t* expert;  // [routes]
-    const std::byte* x;     // gate and up: [rows, x_bytes]; down: [routes, x_bytes]
-    std::byte* out;         // gate and up: codes [routes, out_bytes]; down: f16 [routes, features]
+    const std::byte* x;     // gate and up: codes [rows, x_bytes]; down: f16 [routes, x_bytes]
+    const float* values;    // gate and up of any type: [rows, cols]
+    std::byte* out;         // f16 [routes, out_bytes]
     size_t x_bytes, out_bytes, row_bytes[2];  // of gate and up, or of down
     uint32_t used, cols, features;
     WeightType type[2];
@@ -183,6 +191,11 @@ GRANARY_HOST_DEVICE constexpr PromptFormat prompt_format(WeightType type) {
         default:
             return {0, 0, 16};
     }
+}
+
+// Types that decode steps multiply as integers; all others by values.
+constexpr bool is_block_type(WeightType type) {
+    return chunk_format(type).bytes > 0;
 }
 
 GRANARY_HOST_DEVICE constexpr ChunkFormat chunk_format(WeightType type) {

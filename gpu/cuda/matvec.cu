@@ -4,51 +4,26 @@
 // Bytes decide, and their latency: 11 MB of Q8_0 are 2.8 us at 3.9 TB/s if all 84 KB of a
 // multiprocessor are under way at once. So all of a matrix's blocks run at once, and each warp
 // begins by copying its first chunks (16 weight rows x 256 columns) to shared memory; where the
-// weights are known, before the activations are there (early.cuh). It multiplies them on the tensor
-// cores by eight columns, of which as many hold activations as there are rows: a row's result
-// cannot depend on the others. The warps that share a tile's columns add up their sums in their
-// order.
+// weights are known, before the activations are there (early.cuh). It multiplies them as integers,
+// four at a time (dp4a), by activations of 8 or 12 bits (decode_codes.h): about one instruction a
+// weight, with what brings its bits to where they can be used. A row's result cannot depend on the
+// others. The warps that share a tile's columns add up their sums in their order.
 //
-// Widening decides: of Q4_K, 16,384 x 2,048 (19 MB), copies alone take 6.5 us and arithmetic alone
-// 11.0 of the 11.9 together; of Q6_K (28 MB) 8.7 and 18.3 of 21.1; 5,120 x 2,048 of Q8_0 (11 MB)
-// 4.0 and 4.1 of 6.0 (H200, calls in a row).
+// 16,384 x 2,048 of Q4_K (19 MB) takes 10.9 us, of Q6_K (28 MB) 17.0, of Q8_0 (36 MB) 13.3 (H200,
+// calls in a row): what a tile costs beside its weights decides, not their bytes.
+//
+// Types that are no blocks, and those without code of their own, are multiplied in f32 by the
+// activations' values.
+#include "gpu/cuda/decode_codes.cuh"
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/lane_groups.cuh"
 #include "gpu/cuda/matmul.h"
 #include "gpu/cuda/portable.h"
 #include "gpu/cuda/read_once.cuh"
+#include "gpu/cuda/rows.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
-
-// Activations: lane (row g, thread t). Lanes beyond the rows hold zeros.
-struct Input {
-    const std::byte* row;  // null: none
-    uint32_t groups;       // of 32 columns
-
-    __device__ __forceinline__ void load(uint32_t group, uint4 (&x)[4]) const {
-        const bool some = row && group < groups;
-        const auto* at = reinterpret_cast<const uint4*>(row + size_t{group} * 64);
-#pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) x[i] = some ? at[i] : uint4{};
-    }
-};
-
-// Two consecutive words of x are the two halves of a product's columns, so that they stand in
-// registers as the tensor cores want them.
-__device__ __forceinline__ void products(float (&sum)[2][4], const GroupOperands& low,
-                                         const GroupOperands& high, const uint4 (&x)[4]) {
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-        const uint32_t s = i / 2, h = i % 2;
-#pragma unroll
-        for (uint32_t q = 0; q < 4; q += 2) {
-            const uint32_t a[4] = {low.value[q][s][h], high.value[q][s][h], low.value[q + 1][s][h],
-                                   high.value[q + 1][s][h]};
-            mma_16x8x16(sum[s], a, q == 0 ? x[i].x : x[i].z, q == 0 ? x[i].y : x[i].w);
-        }
-    }
-}
 
 // A matrix, or two side by side, as tiles: rows g of a tile's low half, and of its high half.
 struct Tiles {
@@ -68,77 +43,166 @@ struct Tiles {
     }
 };
 
-// Any type, by its exact decoding.
-__device__ __forceinline__ GroupOperands decoded(WeightType type, const std::byte* row,
-                                                 uint32_t group, uint32_t cols) {
-    GroupOperands out;
-#pragma unroll
-    for (uint32_t q = 0; q < 4; ++q) {
-        float value[8];
-        decode_octet(type, row, group * 4 + q, cols, value);
-#pragma unroll
-        for (uint32_t s = 0; s < 2; ++s)
-#pragma unroll
-            for (uint32_t h = 0; h < 2; ++h)
-                out.value[q][s][h] = pack_half2(value[4 * s + h], value[4 * s + 2 + h]);
+// ---- a thread's part of a chunk: 64 columns of a low and of a high row
+//
+// Of each kind: kRows, activation rows at most; kFormat, how chunks lie in shared memory, or bytes
+// 0; add(sum, low, high, chunk), where low and high are the rows' chunk there, or else the rows.
+
+// Sums of four products: bytes of `code` are signed or not, those of x are.
+template <bool kUnsigned>
+__device__ __forceinline__ int dot_four(uint32_t code, uint32_t x, int sum) {
+    if constexpr (kUnsigned) {
+        int result;
+        asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(code), "r"(x), "r"(sum));
+        return result;
     }
-    return out;
+    return __dp4a(static_cast<int>(code), static_cast<int>(x), sum);
 }
-// This thread's rows of a chunk times x, added to sum.
-template <class Groups>
-__device__ __forceinline__ void accumulate(float (&sum)[2][4], const std::byte* low,
-                                           const std::byte* high, uint32_t chunk, const Input& in) {
-    const uint32_t t = threadIdx.x % 4;
+
+template <class Groups, bool kFine>
+__device__ __forceinline__ void add_group(float& sum, const GroupCodes& weights,
+                                          const DecodeColumns& x) {
+    constexpr CodeKind kKind = Groups::kKind;
+    constexpr uint32_t kParts = kKind.two_scales ? 2 : 1;
+    float product = 0;
 #pragma unroll
-    for (uint32_t j = 0; j < 2; ++j) {
-        const uint32_t group = chunk * 8 + Groups::group(t, j);
-        uint4 x[4];
-        in.load(group, x);
-        typename Groups::Raw low_raw = {}, high_raw = {};
-        if (group < in.groups) {
-            low_raw = Groups::load(low, t, j);
-            high_raw = Groups::load(high, t, j);
+    for (uint32_t part = 0; part < kParts; ++part) {
+        int coarse = 0, fine = 0;
+#pragma unroll
+        for (uint32_t k = part * 8 / kParts; k < (part + 1) * 8 / kParts; ++k) {
+            coarse = dot_four<kKind.is_unsigned>(weights.code[k], x.coarse[k], coarse);
+            if (kFine) fine = dot_four<kKind.is_unsigned>(weights.code[k], x.fine[k], fine);
         }
-        products(sum, Groups::widen(low_raw, t, j), Groups::widen(high_raw, t, j), x);
+        const auto total = static_cast<float>(kFine ? coarse * 256 + fine : coarse);
+        product = part == 0 ? weights.scale[0] * total : fmaf(weights.scale[part], total, product);
     }
+    sum = fmaf(product, x.scale, sum);
+    if (kKind.minimum) sum = fmaf(-weights.minimum, x.sum, sum);
 }
-// Of any type, where it lies.
-struct AnyGroups {
-    static constexpr bool kStaged = false;
-    static constexpr uint32_t kChunkBytes = 0;
-    __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
+
+template <WeightType kType, uint32_t kMostRows, bool kFine>
+struct Blocks {
+    using Groups = LaneGroups<kType>;
+    static constexpr uint32_t kRows = kMostRows;
+    static constexpr ChunkFormat kFormat = chunk_format(kType);
+    static_assert(kFormat.bytes == Groups::kChunkBytes);
+    const std::byte* x;  // codes of the first row
+    size_t x_bytes;
+    uint32_t rows, groups;
+
+    __device__ __forceinline__ void add(float (&sum)[kRows][2], const std::byte* low,
+                                        const std::byte* high, uint32_t chunk) const {
+        const uint32_t t = threadIdx.x % 4;
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j) {
+            const uint32_t group = chunk * 8 + Groups::group(t, j);
+            const bool some = group < groups;
+            const auto columns = [&](uint32_t row) {
+                const auto* const all = reinterpret_cast<const DecodeGroup*>(x + row * x_bytes);
+                return some ? DecodeColumns::load<kFine>(all[group]) : DecodeColumns::zeros();
+            };
+            // The first row's are under way while weights are read.
+            DecodeColumns of_row = columns(0);
+            typename Groups::Raw low_raw = {}, high_raw = {};
+            if (some) {
+                low_raw = Groups::load(low, t, j);
+                high_raw = Groups::load(high, t, j);
+            }
+            const GroupCodes of_low = Groups::codes(low_raw, t, j);
+            const GroupCodes of_high = Groups::codes(high_raw, t, j);
+#pragma unroll
+            for (uint32_t row = 0; row < kRows; ++row) {
+                if (kRows > 1 && row >= rows) break;
+                if (row > 0) of_row = columns(row);
+                add_group<Groups, kFine>(sum[row][0], of_low, of_row);
+                add_group<Groups, kFine>(sum[row][1], of_high, of_row);
+            }
+        }
+    }
 };
-__device__ __noinline__ void accumulate_any(float (&sum)[2][4], WeightType low_type,
-                                            WeightType high_type, const std::byte* low,
-                                            const std::byte* high, uint32_t chunk,
-                                            const Input& in) {
-    const uint32_t t = threadIdx.x % 4;
-    for (uint32_t j = 0; j < 2; ++j) {
-        const uint32_t group = chunk * 8 + AnyGroups::group(t, j);
-        uint4 x[4];
-        in.load(group, x);
-        GroupOperands of_low = {}, of_high = {};
-        if (group < in.groups) {
-            of_low = decoded(low_type, low, group, in.groups * 32);
-            of_high = decoded(high_type, high, group, in.groups * 32);
-        }
-        __syncwarp();
-        products(sum, of_low, of_high, x);
+
+__device__ __forceinline__ void load_values(const float* row, uint32_t octet, float (&v)[8]) {
+    load_octet(row, octet, octet * 8 + 8, v);
+}
+__device__ __forceinline__ void load_values(const __half* row, uint32_t octet, float (&v)[8]) {
+    const uint4 words = reinterpret_cast<const uint4*>(row)[octet];
+    const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+        const float2 pair = __half22float2(as_half2(pairs[i]));
+        v[2 * i] = pair.x, v[2 * i + 1] = pair.y;
     }
 }
 
-using Parts = float4[2][kMatvecThreads];  // sums of a tile's warps, of two tiles in turn
+// Weights of any type, where they lie, times values.
+template <class Value>
+struct AnyType {
+    static constexpr uint32_t kRows = kMatvecRows;
+    static constexpr ChunkFormat kFormat{0, 16};
+    const Value* x;  // [rows] of x_values each
+    size_t x_values;
+    uint32_t rows, cols;
+    WeightType low_type, high_type;
 
-// finish(tile, total) for each tile of the block's groups, by the tile's first warp: total is c[16,
-// 8] as mma_16x8x16 leaves it. Waits for the kernels ahead before it reads activations.
-template <WeightType kType, class Groups, class Finish>
-__device__ __forceinline__ void multiply(const Tiles& tiles, const WeightType (&type)[2],
-                                         const Input& in, const MatvecLaunch& launch, Parts& part,
-                                         const Finish& finish) {
-    extern __shared__ __align__(16) std::byte memory[];
-    constexpr ChunkFormat kFormat = chunk_format(kType);
+    // 16-bit floats come as one load each.
+    __device__ __forceinline__ void weights(WeightType type, const std::byte* row, uint32_t octet,
+                                            float (&w)[8]) const {
+        if (type == WeightType::f16) {
+            load_values(reinterpret_cast<const __half*>(row), octet, w);
+        } else if (type == WeightType::bf16) {
+            const uint4 words = reinterpret_cast<const uint4*>(row)[octet];
+            const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+            for (uint32_t i = 0; i < 4; ++i) {
+                w[2 * i] = __uint_as_float(pairs[i] << 16);
+                w[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
+            }
+        } else {
+            decode_octet(type, row, octet, cols, w);
+        }
+    }
+    __device__ __forceinline__ void add(float (&sum)[kRows][2], const std::byte* low,
+                                        const std::byte* high, uint32_t chunk) const {
+        // The four threads of a row take octets side by side.
+#pragma unroll 4
+        for (uint32_t i = 0; i < 8; ++i) {
+            const uint32_t octet = chunk * 32 + 4 * i + threadIdx.x % 4;
+            if (octet * 8 >= cols) continue;
+            float of_low[8], of_high[8];
+            weights(low_type, low, octet, of_low);
+            weights(high_type, high, octet, of_high);
+#pragma unroll
+            for (uint32_t row = 0; row < kRows; ++row) {
+                if (row >= rows) break;
+                float v[8];
+                load_values(x + row * x_values, octet, v);
+#pragma unroll
+                for (uint32_t k = 0; k < 8; ++k) {
+                    sum[row][0] = fmaf(of_low[k], v[k], sum[row][0]);
+                    sum[row][1] = fmaf(of_high[k], v[k], sum[row][1]);
+                }
+            }
+        }
+    }
+};
+
+// ---- tiles
+
+// Sums of the 16 weight rows of a tile from each warp, of two tiles in turn.
+template <uint32_t kRows>
+using Parts = float[2][kMatvecThreads / 32][kRows][kMatvecTile];
+
+// For each tile of the block's groups, by the tile's first warp: finish.begin(tile), then
+// finish.end(tile, total), where total(row, r) is the tile's weight row r times an activation row.
+// Once the kernels ahead have ended it calls work(), which gives what multiplies.
+template <class Product, class Work, class Finish>
+__device__ __forceinline__ void multiply(const Tiles& tiles, const MatvecLaunch& launch,
+                                         std::byte* memory, Parts<Product::kRows>& part,
+                                         const Work& work, Finish&& finish) {
+    constexpr ChunkFormat kFormat = Product::kFormat;
+    constexpr bool kStaged = kFormat.bytes > 0;
+    constexpr uint32_t kRows = Product::kRows;
     constexpr uint32_t kPieces = kFormat.pieces(), kStride = kFormat.stride();
-    static_assert(!Groups::kStaged || kFormat.bytes == Groups::kChunkBytes);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
     const uint32_t split = launch.shape.split, first = warp % split;
     const uint32_t chunks = (tiles.cols + 255) / 256;
@@ -148,7 +212,7 @@ __device__ __forceinline__ void multiply(const Tiles& tiles, const WeightType (&
     const ReadOnce once;
     uint32_t next_group = tiles.group, next_chunk = first;
     const auto bring = [&](uint32_t stage) {
-        if constexpr (Groups::kStaged) {
+        if constexpr (kStaged) {
             if (next_group < tiles.groups) {
                 const uint32_t to = shared_address(mine) + stage * kFormat.tile();
                 const uint32_t tile = tile_of(next_group), from = next_chunk * kFormat.bytes;
@@ -177,13 +241,15 @@ __device__ __forceinline__ void multiply(const Tiles& tiles, const WeightType (&
     };
     for (uint32_t stage = 0; stage < launch.stages; ++stage) bring(stage);
     wait_for_kernels_ahead();
+    const Product product = work();
 
     uint32_t stage = 0, turn = 0;
     for (uint32_t group = tiles.group; group < tiles.groups; group += tiles.step) {
         const uint32_t tile = tile_of(group);
-        float sum[2][4] = {};
+        if (first == 0) finish.begin(tile);
+        float sum[kRows][2] = {};
         for (uint32_t chunk = first; chunk < chunks; chunk += split) {
-            if constexpr (Groups::kStaged) {
+            if constexpr (kStaged) {
                 if (launch.stages > 1)
                     copies_wait<1>();
                 else
@@ -194,67 +260,81 @@ __device__ __forceinline__ void multiply(const Tiles& tiles, const WeightType (&
                     const std::byte* const from = tiles.at(tile, r, chunk * kFormat.bytes, r >= 8);
                     return here + r * kStride + kFormat.shift(from);
                 };
-                accumulate<Groups>(sum, row(g), row(g + 8), chunk, in);
+                product.add(sum, row(g), row(g + 8), chunk);
                 __syncwarp();
                 bring(stage);
                 stage = stage + 1 < launch.stages ? stage + 1 : 0;
             } else {
-                const size_t from = size_t{chunk} * Groups::kChunkBytes;
-                const std::byte *const low = tiles.at(tile, g, from, false), *const high = tiles.at(
-                                                                                 tile, g, from,
-                                                                                 true);
-                if constexpr (Groups::kChunkBytes > 0)
-                    accumulate<Groups>(sum, low, high, chunk, in);
-                else
-                    accumulate_any(sum, type[0], type[1], low, high, chunk, in);
+                product.add(sum, tiles.at(tile, g, 0, false), tiles.at(tile, g, 0, true), chunk);
             }
         }
-        part[turn][threadIdx.x] = {sum[0][0] + sum[1][0], sum[0][1] + sum[1][1],
-                                   sum[0][2] + sum[1][2], sum[0][3] + sum[1][3]};
+#pragma unroll
+        for (uint32_t row = 0; row < kRows; ++row)
+#pragma unroll
+            for (uint32_t half = 0; half < 2; ++half) {
+                float& value = sum[row][half];
+                value += __shfl_xor_sync(~0u, value, 1);
+                value += __shfl_xor_sync(~0u, value, 2);
+                if (lane % 4 == half) part[turn][warp][row][g + 8 * half] = value;
+            }
         __syncthreads();
-        if (first == 0) {
-            float4 all = part[turn][threadIdx.x];
-            for (uint32_t i = 1; i < split; ++i) {
-                const float4 more = part[turn][threadIdx.x + 32 * i];
-                all.x += more.x, all.y += more.y, all.z += more.z, all.w += more.w;
-            }
-            finish(tile, all);
-        }
+        if (first == 0)
+            finish.end(tile, [&](uint32_t row, uint32_t r) {
+                float all = part[turn][warp][row][r];
+                for (uint32_t i = 1; i < split; ++i) all += part[turn][warp + i][row][r];
+                return all;
+            });
         turn ^= 1;
     }
 }
 
-template <bool kAny, class Finish>
-__device__ __forceinline__ void multiply(const Tiles& tiles, const WeightType (&type)[2],
-                                         const Input& in, const MatvecLaunch& launch,
-                                         const Finish& finish) {
-    __shared__ Parts part;
-    if constexpr (kAny) {
-        multiply<WeightType::f32, AnyGroups>(tiles, type, in, launch, part, finish);
-    } else {
-        switch (type[0]) {
-#define GRANARY_CASE(name)                                                                      \
-    case WeightType::name:                                                                      \
-        multiply<WeightType::name, LaneGroups<WeightType::name>>(tiles, type, in, launch, part, \
-                                                                 finish);                       \
-        break;
-            GRANARY_CASE(q4_k)
-            GRANARY_CASE(q5_k)
-            GRANARY_CASE(q6_k)
-            GRANARY_CASE(q8_0)
-            GRANARY_CASE(q5_0)
-            GRANARY_CASE(q5_1)
-            GRANARY_CASE(q4_0)
-            GRANARY_CASE(iq4_xs)
-            GRANARY_CASE(iq4_nl)
-            GRANARY_CASE(mxfp4)
-            GRANARY_CASE(f16)
-            GRANARY_CASE(bf16)
-#undef GRANARY_CASE
-            default:  // the host asks for the other kernel
-                __trap();
-        }
+#define GRANARY_BLOCK_TYPES(CASE) \
+    CASE(q4_k)                    \
+    CASE(q5_k)                    \
+    CASE(q6_k)                    \
+    CASE(q8_0)                    \
+    CASE(q5_0)                    \
+    CASE(q5_1)                    \
+    CASE(q4_0)                    \
+    CASE(iq4_xs)                  \
+    CASE(iq4_nl)                  \
+    CASE(mxfp4)
+
+// Blocks of `type`, which is one of those with code of their own. codes(): of the first row, called
+// once the kernels ahead have ended.
+template <uint32_t kRows, bool kFine, class Codes, class Finish>
+__device__ __forceinline__ void multiply_blocks(WeightType type, const Tiles& tiles,
+                                                const MatvecLaunch& launch, size_t x_bytes,
+                                                uint32_t rows, std::byte* memory,
+                                                const Codes& codes, Finish&& finish) {
+    __shared__ Parts<kRows> part;
+    switch (type) {
+#define GRANARY_CASE(name)                                               \
+    case WeightType::name: {                                             \
+        using Product = Blocks<WeightType::name, kRows, kFine>;          \
+        multiply<Product>(                                               \
+            tiles, launch, memory, part,                                 \
+            [&] {                                                        \
+                return Product{codes(), x_bytes, rows, tiles.cols / 32}; \
+            },                                                           \
+            finish);                                                     \
+        break;                                                           \
     }
+        GRANARY_BLOCK_TYPES(GRANARY_CASE)
+#undef GRANARY_CASE
+        default:  // the host asks for the other kernel
+            __trap();
+    }
+}
+template <class Value, class Finish>
+__device__ __forceinline__ void multiply_any(const WeightType (&type)[2], const Tiles& tiles,
+                                             const MatvecLaunch& launch, const Value* x,
+                                             size_t x_values, uint32_t rows, Finish&& finish) {
+    __shared__ Parts<kMatvecRows> part;
+    using Product = AnyType<Value>;
+    multiply<Product>(
+        tiles, launch, nullptr, part,
+        [&] { return Product{x, x_values, rows, tiles.cols, type[0], type[1]}; }, finish);
 }
 
 __device__ __forceinline__ uint32_t groups_of(uint32_t rows, uint32_t per_tile,
@@ -262,47 +342,95 @@ __device__ __forceinline__ uint32_t groups_of(uint32_t rows, uint32_t per_tile,
     return (rows + per_tile * shape.tiles - 1) / (per_tile * shape.tiles);
 }
 
-// out (+)= weight x. Grid: the blocks of all jobs.
-template <bool kAny>
-__device__ __forceinline__ void dense(const Matvec& all) {
-    let_next_begin();
-    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+// ---- dense matrices: out (+)= weight x. Grid: the blocks of all jobs.
+
+template <uint32_t kRows>
+struct DenseFinish {
+    const MatvecJob& job;
+    uint32_t rows;
+    float before[kRows * kMatvecTile / 32 + 1];
+
+    // f(number of the value among this lane's, its activation row, its weight row in the tile)
+    template <class F>
+    __device__ __forceinline__ void each(uint32_t tile, const F& f) {
+#pragma unroll
+        for (uint32_t i = 0; i < (kRows * kMatvecTile + 31) / 32; ++i) {
+            const uint32_t number = i * 32 + threadIdx.x % 32;
+            const uint32_t row = number / kMatvecTile, r = number % kMatvecTile;
+            const uint32_t feature = tile * kMatvecTile + r;
+            if (row < rows && feature < job.features)
+                f(before[i], row, r, job.out[size_t{row} * job.features + feature]);
+        }
+    }
+    // What there was is read before it is needed.
+    __device__ __forceinline__ void begin(uint32_t tile) {
+        if (job.add)
+            each(tile, [](float& was, uint32_t, uint32_t, const float& out) { was = out; });
+    }
+    template <class Total>
+    __device__ __forceinline__ void end(uint32_t tile, const Total& total) {
+        each(tile, [&](float& was, uint32_t row, uint32_t r, float& out) {
+            const float value = total(row, r);
+            out = job.add ? was + value : value;
+        });
+    }
+};
+
+__device__ __forceinline__ const MatvecJob& job_of_block(const Matvec& all) {
     uint32_t number = 0;
     while (number + 1 < all.jobs && blockIdx.x >= all.job[number + 1].first_block) ++number;
-    const MatvecJob& job = all.job[number];
+    return all.job[number];
+}
+__device__ __forceinline__ Tiles tiles_of(const Matvec& all, const MatvecJob& job) {
     const auto row_bytes = static_cast<uint32_t>(job.row_bytes);
-    const Tiles tiles{job.weight,
-                      job.weight,
-                      row_bytes,
-                      row_bytes,
-                      job.features,
-                      kMatvecTile,
-                      8,
-                      all.cols,
-                      blockIdx.x - job.first_block,
-                      job.blocks,
-                      groups_of(job.features, kMatvecTile, all.launch.shape)};
-    const Input in{g < all.rows ? all.x + g * all.x_bytes : nullptr, all.cols / 32};
-    const WeightType type[2] = {job.type, job.type};
-    multiply<kAny>(tiles, type, in, all.launch, [&](uint32_t tile, const float4& total) {
-        const float value[4] = {total.x, total.y, total.z, total.w};
-#pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) {
-            const uint32_t feature = tile * kMatvecTile + g + i / 2 * 8, column = 2 * t + i % 2;
-            if (feature >= job.features || column >= all.rows) continue;
-            float& out = job.out[size_t{column} * job.features + feature];
-            out = job.add ? out + value[i] : value[i];
-        }
-    });
+    return {job.weight,
+            job.weight,
+            row_bytes,
+            row_bytes,
+            job.features,
+            kMatvecTile,
+            8,
+            all.cols,
+            blockIdx.x - job.first_block,
+            job.blocks,
+            groups_of(job.features, kMatvecTile, all.launch.shape)};
 }
 
-// silu(gate x) * (up x): a tile's low rows are eight of gate, its high ones the same of up. Lets
-// the next kernel begin behind its wait: the experts and their weights are there then.
+template <uint32_t kRows>
+__device__ __forceinline__ void dense(const Matvec& all) {
+    extern __shared__ __align__(16) std::byte memory[];
+    let_next_begin();
+    const MatvecJob& job = job_of_block(all);
+    multiply_blocks<kRows, true>(
+        job.type, tiles_of(all, job), all.launch, all.x_bytes, all.rows, memory,
+        [&] { return all.x; }, DenseFinish<kRows>{job, all.rows, {}});
+}
+
+// ---- experts
+
+struct GateUpFinish {
+    __half* out;  // of the route
+    uint32_t features;
+
+    __device__ __forceinline__ void begin(uint32_t) const {}
+    template <class Total>
+    __device__ __forceinline__ void end(uint32_t tile, const Total& total) const {
+        const uint32_t g = threadIdx.x % 32, feature = tile * (kMatvecTile / 2) + g;
+        if (g >= 8 || feature >= features) return;
+        const float gate = total(0, g), up = total(0, g + 8);
+        const float value = gate / (1 + __expf(-gate)) * up;
+        out[feature] = __low2half(as_half2(pack_half2(value, 0)));
+    }
+};
+
+// silu(gate x) * (up x) as f16: a tile's low rows are eight of gate, its high ones the same of up.
+// Lets the next kernel begin behind its wait: the experts and their weights are there then.
 template <bool kAny>
 __device__ __forceinline__ void gate_up(const ExpertMatvec& job) {
+    extern __shared__ __align__(16) std::byte memory[];
     wait_for_kernels_ahead();
     let_next_begin();
-    const uint32_t g = threadIdx.x % 32 / 4, route = blockIdx.y;
+    const uint32_t route = blockIdx.y, row = route / job.used;
     const int32_t expert = job.expert[route];
     if (!job.list.has(expert)) return;
     const ExpertEntry entry = job.entries[expert];
@@ -317,22 +445,37 @@ __device__ __forceinline__ void gate_up(const ExpertMatvec& job) {
                       blockIdx.x,
                       gridDim.x,
                       groups_of(job.features, kMatvecTile / 2, job.launch.shape)};
-    const Input in{g == 0 ? job.x + route / job.used * job.x_bytes : nullptr, job.cols / 32};
-    multiply<kAny>(tiles, job.type, in, job.launch, [&](uint32_t tile, const float4& total) {
-        const uint32_t feature = tile * (kMatvecTile / 2) + g;
-        if (threadIdx.x % 4 || feature >= job.features) return;
-        const float value = total.x / (1 + __expf(-total.x)) * total.z;
-        reinterpret_cast<__half*>(job.out + route * job.out_bytes)[ordered_column(feature)] =
-            __low2half(as_half2(pack_half2(value, 0)));
-    });
+    const GateUpFinish finish{reinterpret_cast<__half*>(job.out + route * job.out_bytes),
+                              job.features};
+    if constexpr (kAny)
+        multiply_any(job.type, tiles, job.launch, job.values + size_t{row} * job.cols, 0, 1,
+                     finish);
+    else
+        multiply_blocks<1, false>(
+            job.type[0], tiles, job.launch, 0, 1, memory, [&] { return job.x + row * job.x_bytes; },
+            finish);
 }
 
+struct DownFinish {
+    __half* out;  // of the route
+    uint32_t features;
+
+    __device__ __forceinline__ void begin(uint32_t) const {}
+    template <class Total>
+    __device__ __forceinline__ void end(uint32_t tile, const Total& total) const {
+        const uint32_t r = threadIdx.x % 32, feature = tile * kMatvecTile + r;
+        if (r < kMatvecTile && feature < features)
+            out[feature] = __low2half(as_half2(pack_half2(total(0, r), 0)));
+    }
+};
+
 // Follows gate_up, so that before its own wait it may read what routes and experts are: behind L1,
-// which may hold what they were.
+// which may hold what they were. What gate_up left becomes codes in shared memory first.
 template <bool kAny>
 __device__ __forceinline__ void down(const ExpertMatvec& job) {
+    extern __shared__ __align__(16) std::byte memory[];
     let_next_begin();
-    const uint32_t g = threadIdx.x % 32 / 4, route = blockIdx.y;
+    const uint32_t route = blockIdx.y;
     const int32_t expert = __ldcg(job.expert + route);
     if (!job.list.has(expert)) return wait_for_kernels_ahead();
     const auto* const weight = reinterpret_cast<const std::byte*>(
@@ -349,28 +492,46 @@ __device__ __forceinline__ void down(const ExpertMatvec& job) {
                       blockIdx.x,
                       gridDim.x,
                       groups_of(job.features, kMatvecTile, job.launch.shape)};
-    const Input in{g == 0 ? job.x + route * job.x_bytes : nullptr, job.cols / 32};
-    const WeightType type[2] = {job.type[0], job.type[0]};
-    multiply<kAny>(tiles, type, in, job.launch, [&](uint32_t tile, const float4& total) {
-        if (threadIdx.x % 4) return;
-        auto* const out = reinterpret_cast<__half*>(job.out + route * job.out_bytes);
-        const uint32_t feature = tile * kMatvecTile + g;
-        const __half2 both = as_half2(pack_half2(total.x, total.z));
-        if (feature < job.features) out[feature] = __low2half(both);
-        if (feature + 8 < job.features) out[feature + 8] = __high2half(both);
-    });
+    const auto* const x = reinterpret_cast<const __half*>(job.x + route * job.x_bytes);
+    const DownFinish finish{reinterpret_cast<__half*>(job.out + route * job.out_bytes),
+                            job.features};
+    if constexpr (kAny) {
+        multiply_any({job.type[0], job.type[0]}, tiles, job.launch, x, 0, 1, finish);
+    } else {
+        std::byte* const codes = memory + job.launch.codes_at;
+        multiply_blocks<1, false>(
+            job.type[0], tiles, job.launch, 0, 1, memory,
+            [&] {
+                for (uint32_t octet = threadIdx.x; octet * 8 < job.cols; octet += blockDim.x) {
+                    float v[8];
+                    load_values(x, octet, v);
+                    store_decode_codes(codes, octet, v);
+                }
+                __syncthreads();
+                return codes;
+            },
+            finish);
+    }
 }
 
 }  // namespace
 
-// NAME takes the types of LaneGroups, gate and up of one; NAME_any takes all.
+// NAME takes blocks of the types above, gate and up of one; NAME_any takes every type.
 #define GRANARY_BOUNDS __launch_bounds__(kMatvecThreads, kMatvecBlocks)
+#define GRANARY_ROW_BOUNDS __launch_bounds__(kMatvecThreads, kMatvecRowBlocks)
 extern "C" {
 __global__ void GRANARY_BOUNDS matvec(const __grid_constant__ Matvec job) {
-    dense<false>(job);
+    dense<1>(job);
+}
+__global__ void GRANARY_ROW_BOUNDS matvec_rows(const __grid_constant__ Matvec job) {
+    dense<kMatvecRows>(job);
 }
 __global__ void GRANARY_BOUNDS matvec_any(const __grid_constant__ Matvec job) {
-    dense<true>(job);
+    let_next_begin();
+    const MatvecJob& mine = job_of_block(job);
+    const WeightType type[2] = {mine.type, mine.type};
+    multiply_any(type, tiles_of(job, mine), job.launch, job.values, job.cols, job.rows,
+                 DenseFinish<kMatvecRows>{mine, job.rows, {}});
 }
 __global__ void GRANARY_BOUNDS expert_matvec_gate_up(const __grid_constant__ ExpertMatvec job) {
     gate_up<false>(job);

@@ -35,19 +35,20 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // A thread an octet: grid (octets / 128, rows). Bytes: 4 read and 2 written a value.
 extern "C" __global__ void __launch_bounds__(128)
-    quantise(const float* values, uint32_t cols, std::byte* codes) {
+    quantise(const float* values, uint32_t cols, std::byte* codes, bool decode) {
     const uint32_t octet = blockIdx.x * 128 + threadIdx.x;
     if (octet >= ordered_octets(cols)) return;
     float v[8];
     load_octet(values + size_t{blockIdx.y} * cols, octet, cols, v);
-    store_ordered(codes + blockIdx.y * ordered_row_bytes(cols), octet, v);
+    store_codes(decode, codes + blockIdx.y * ordered_row_bytes(cols), octet, v);
 }
 
 // A warp a head: out = rms_norm(x) * weight * silu(gate). Grid (heads / 4, rows). Work: about 30
-// operations a value. Bytes: 8 read, 4 + 2 written.
+// operations a value. Bytes: 8 read, 4 + 2 written. Codes of a decode step: of heads that are whole
+// groups of them.
 extern "C" __global__ void __launch_bounds__(128)
     gated_norm(const float* x, const float* weight, float eps, uint32_t dim, uint32_t heads,
-               const float* gate, float* values, std::byte* codes) {
+               const float* gate, float* values, std::byte* codes, bool decode) {
     let_next_begin();
     wait_for_kernels_ahead();
     const uint32_t head = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -71,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(128)
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i) v[i] = times_sigmoid(v[i] * factor * w[i] * g[i], g[i]);
         store_octet(values + at, octet, dim, v);
-        if (codes) store_ordered(row, head * (dim / 8) + octet, v);
+        if (codes) store_codes(decode, row, head * (dim / 8) + octet, v);
     }
     // What fills up the row.
     const uint32_t octet = cols / 8 + lane;

@@ -59,7 +59,7 @@ __device__ __forceinline__ void combine_norm(const float* route_weights, uint32_
             normed[i] = weight ? one * w[i] : one;
         }
         if (values) store_octet(values + size_t{blockIdx.x} * cols, octet, cols, normed);
-        if (codes) store_ordered(code_row, octet, normed);
+        if (codes) store_decode_codes(code_row, octet, normed);
     }
 }
 

@@ -52,7 +52,7 @@ void CudaKernels::quantise(const Activations& a) {
     for (uint32_t first = 0; first < a.rows; first += kMostRows)
         queue(rows_.quantise, {octet_blocks(a.cols), std::min(a.rows - first, kMostRows)},
               {kOctetThreads}, 0, static_cast<const float*>(a.values + size_t{first} * a.cols),
-              a.cols, a.codes + first * code_bytes(a.cols));
+              a.cols, a.codes + first * code_bytes(a.cols), a.decode);
 }
 
 void CudaKernels::combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,

@@ -8,11 +8,11 @@
 #include <cstdint>
 
 #include "gpu/cuda/architecture.cuh"
-#include "gpu/cuda/ordered_rows.h"
+#include "gpu/cuda/decode_codes.cuh"
 
 namespace granary::gpu::cuda {
 
-// Bytes of a row of f16 codes; octets of it, those that only fill it up included.
+// Bytes of a row of codes; octets of it, those that only fill it up included.
 __host__ __device__ constexpr size_t ordered_row_bytes(uint32_t cols) {
     return (size_t{cols} * 2 + 63) / 64 * 64;
 }
@@ -60,6 +60,16 @@ __device__ __forceinline__ void store_ordered(std::byte* row, uint32_t octet, co
 #pragma unroll
         for (uint32_t h = 0; h < 2; ++h)
             to[8 * s + 4 * h] = __floats2half2_rn(v[4 * s + h], v[4 * s + 2 + h]);
+}
+
+// Codes of an octet, of a decode step or of a prompt; a row of either has ordered_row_bytes. As
+// store_decode_codes wants to be called.
+__device__ __forceinline__ void store_codes(bool decode, std::byte* row, uint32_t octet,
+                                            const float (&v)[8]) {
+    if (decode)
+        store_decode_codes(row, octet, v);
+    else
+        store_ordered(row, octet, v);
 }
 
 // Over a warp, in one fixed order; every lane gets it.

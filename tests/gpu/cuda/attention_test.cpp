@@ -66,11 +66,11 @@ class Conversation {
                                      {out.data(), nullptr, n, row()});
         return out;
     }
-    // With codes they are compared with the values, as f16.
+    // With codes they are compared with the values.
     std::vector<float> prompt(uint32_t first, uint32_t n, bool codes) {
         KvView view = host_;
         view.base = device_ + host_.offset;
-        return run(first, n, codes, [&](const float* q, const Activations& out) {
+        return run(first, n, codes, false, [&](const float* q, const Activations& out) {
             gpu_.kernels().attention_prompt(shape_, q, first, view, out);
         });
     }
@@ -79,23 +79,25 @@ class Conversation {
         view.base = nullptr;
         const Array<DecodePlace> place(gpu_, std::vector<DecodePlace>{{device_, first, 0}});
         view.place = place.data();
-        return run(first, n, codes, [&](const float* q, const Activations& out) {
+        return run(first, n, codes, true, [&](const float* q, const Activations& out) {
             gpu_.kernels().attention_decode(shape_, q, view, out);
         });
     }
 
   private:
     template <class F>
-    std::vector<float> run(uint32_t first, uint32_t n, bool codes, F&& f) {
+    std::vector<float> run(uint32_t first, uint32_t n, bool codes, bool decode, F&& f) {
         const std::vector<float> rows(q_.begin() + size_t{first} * row(),
                                       q_.begin() + size_t{first + n} * row());
         const Array<float> q(gpu_, rows), values(gpu_, rows.size());
         const size_t code_row = gpu_.kernels().code_bytes(row());
         const Array<std::byte> coded(gpu_, n * code_row);
-        f(q, {values.data(), codes ? coded.data() : nullptr, n, row()});
+        f(q, {values.data(), codes ? coded.data() : nullptr, n, row(), decode});
         const std::vector<float> out = values.get();
         const std::vector<std::byte> bytes = coded.get();
-        if (codes) {
+        if (codes && decode) {
+            expect_decode_codes(bytes, out, n, row());
+        } else if (codes) {
             const std::vector<float> back = from_ordered(bytes, n, row());
             for (size_t i = 0; i < out.size(); ++i)
                 if (back[i] != host::half_to_float(host::float_to_half(out[i]))) {

@@ -9,6 +9,9 @@ namespace {
 
 // As for one matrix (2 x 3e-4), with what lies between them and the results rounded to f16.
 constexpr double kFast = 1.2e-3;
+// A decode step rounds both to 127ths of the largest of 32: 4e-3 of inputs that are evenly spread,
+// three times that of products of two sums.
+constexpr double kDecode = 2.5e-2;
 constexpr double kExact = 1e-5;
 // Against the host, whose experts see the same 8-bit codes: results rounded to f16 (0.29 x 2^-11 at
 // 1.5 on average), and now and then a code of what lies between that f32 sums round the other way.
@@ -98,11 +101,12 @@ class ExpertsTest : public CudaTest {
         const Array<float> out(gpu(), size_t{count} * c.hidden);
         Activations x{nullptr, nullptr, rows, c.hidden, decode};
         Activations hidden{nullptr, nullptr, count, c.ffn, decode};
+        if (!fast || decode) x.values = Array<float>(gpu(), values);
         if (fast) {
             x.codes = Array<std::byte>(gpu(), to_ordered(values, rows, c.hidden));
+            if (decode) kernels().quantise(x);
             hidden.codes = Array<std::byte>(gpu(), count * kernels().code_bytes(c.ffn));
         } else {
-            x.values = Array<float>(gpu(), values);
             hidden.values = Array<float>(gpu(), size_t{count} * c.ffn);
         }
         const Routes device_routes{
@@ -220,7 +224,7 @@ TEST_F(ExpertsTest, PromptPartlyInIntegers) {
 TEST_F(ExpertsTest, EveryTypeOfADecodeStep) {
     for (const Case& c : cases()) {
         const Run all = run(c, 8, Arithmetic::fast, true);
-        EXPECT_LT(distance(all.got, all.exact), kFast) << name(c);
+        EXPECT_LT(distance(all.got, all.exact), kDecode) << name(c);
         for (const uint32_t rows : {1u, 3u}) {
             const Run few = run(c, rows, Arithmetic::fast, true);
             EXPECT_TRUE(std::memcmp(few.got.data(), all.got.data(), few.got.size() * 4) == 0)
@@ -234,7 +238,7 @@ TEST_F(ExpertsTest, OnlyListedOnesRun) {
     for (const auto arithmetic : {Arithmetic::fast, Arithmetic::f32})
         for (const bool decode : {true, false}) {
             const Run result = run(c, decode ? 8 : 60, arithmetic, decode, {1, 4, 8});
-            EXPECT_LT(distance(result.got, result.exact), decode ? kFast : fast_tolerance(c));
+            EXPECT_LT(distance(result.got, result.exact), decode ? kDecode : fast_tolerance(c));
         }
 }
 

@@ -5,8 +5,9 @@
 namespace granary::gpu::cuda::test {
 namespace {
 
-// Activations are f16 for both sides; what differs is weights rounded to 11 bits (2^-12 at most, of
-// scale and product each) and the order of sums.
+// Prompts: activations are f16 for both sides; what differs is weights rounded to 11 bits (2^-12 at
+// most, of scale and product each) and the order of sums. Decode steps: activations are rounded to
+// 2,032ths of the largest of 32, 2.4e-4 of what evenly spread ones are.
 constexpr double kFast = 6e-4;
 constexpr double kExact = 1e-5;  // f32 sums in another order
 // Weights exact, activations in 16 bits: a step is 2 max|x| / 64,516, its error 0.29 steps.
@@ -22,6 +23,15 @@ uint32_t odd_cols(WeightType type, uint32_t blocks) {
 std::vector<float> as_halves(std::vector<float> values) {
     for (float& value : values) value = host::half_to_float(host::float_to_half(value));
     return values;
+}
+
+// Codes of activations with these values; a decode step's are made from in.values.
+std::byte* coded(Gpu& gpu, const Activations& in, const std::vector<float>& values) {
+    if (!in.decode) return Array<std::byte>(gpu, to_ordered(values, in.rows, in.cols));
+    Activations made = in;
+    made.codes = gpu.allocate(in.rows * gpu.kernels().code_bytes(in.cols));
+    gpu.kernels().quantise(made);
+    return made.codes;
 }
 
 class MatmulTest : public CudaTest {
@@ -42,10 +52,8 @@ class MatmulTest : public CudaTest {
         out.put(start);
         Activations in{nullptr, nullptr, rows, cols, decode};
         const std::vector<float> used(values.begin(), values.begin() + size_t{rows} * cols);
-        if (arithmetic == Arithmetic::fast)
-            in.codes = Array<std::byte>(gpu(), to_ordered(used, rows, cols));
-        else
-            in.values = Array<float>(gpu(), used);
+        if (arithmetic == Arithmetic::f32 || decode) in.values = Array<float>(gpu(), used);
+        if (arithmetic == Arithmetic::fast) in.codes = coded(gpu(), in, used);
         Weight on_gpu = weight.weight;
         on_gpu.data = data;
         const Matmul job{on_gpu, out, add};
@@ -213,8 +221,8 @@ TEST_F(MatmulTest, JobsOfDifferentTypesShareTheInput) {
             jobs.push_back({on_gpu, outs.back(), false});
             outputs += 29;
         }
-        Activations in{nullptr, Array<std::byte>(gpu(), to_ordered(values, 5, 512)), 5, 512,
-                       decode};
+        Activations in{Array<float>(gpu(), values), nullptr, 5, 512, decode};
+        in.codes = coded(gpu(), in, values);
         kernels().matmul(jobs, in);
         for (size_t i = 0; i < jobs.size(); ++i) {
             std::vector<float> exact(5 * jobs[i].weight.rows), copy = values;

@@ -75,9 +75,10 @@ TEST_F(MatmulTimes, DISABLED_Decode) {
         const auto times = static_cast<uint32_t>(std::max<size_t>(all.size(), 8));
         for (const uint32_t rows : row_counts) {
             const Array<float> out(gpu(), size_t{8} * outputs);
-            const Array<std::byte> codes(
-                gpu(), to_ordered(Random(2).values(size_t{rows} * cols), rows, cols));
-            const Activations in{nullptr, codes, rows, cols, true};
+            const Array<float> values(gpu(), Random(2).values(size_t{rows} * cols));
+            const Array<std::byte> codes(gpu(), rows * kernels().code_bytes(cols));
+            const Activations in{values, codes, rows, cols, true};
+            kernels().quantise(in);
             const double us = measure(times, [&](uint32_t i) {
                 const Matmul job{all[i % all.size()], out, false};
                 kernels().matmul({&job, 1}, in);
@@ -162,14 +163,16 @@ TEST_F(MatmulTimes, DISABLED_Experts) {
         const Array<int32_t> d_expert(gpu(), expert), d_number(gpu(), number),
             d_first(gpu(), first), d_order(gpu(), order);
         const Routes routes{d_expert, nullptr, d_number, d_first, d_order, rows};
-        const Array<std::byte> codes(
-            gpu(), to_ordered(Random(2).values(size_t{rows} * kHidden), rows, kHidden));
+        const std::vector<float> x = Random(2).values(size_t{rows} * kHidden);
+        const Array<float> values(gpu(), x);
+        const Array<std::byte> codes(gpu(), to_ordered(x, rows, kHidden));
+        const Activations in{values, codes, rows, kHidden, decode};
+        if (decode) kernels().quantise(in);
         const Array<std::byte> between(gpu(), count * kernels().code_bytes(kFfn));
         const Array<uint16_t> out(gpu(), size_t{count} * kHidden);
         const ExpertShape shape{kHidden, kFfn, kExperts, kUsed, gate, gate, down};
         const double us = measure(decode ? 16 : 4, [&](uint32_t i) {
-            kernels().expert_ffn(shape, table + i % layers * kExperts, list, routes,
-                                 {nullptr, codes, rows, kHidden, decode},
+            kernels().expert_ffn(shape, table + i % layers * kExperts, list, routes, in,
                                  {nullptr, between, count, kFfn, decode}, out);
         });
         const double bytes =

@@ -84,6 +84,19 @@ TEST_F(CudaTest, QuantiseRoundsToF16InOrder) {
     }
 }
 
+TEST_F(CudaTest, QuantiseOfADecodeStep) {
+    Random random(15);
+    for (const uint32_t cols : {2048u, 96u, 41u, 8u, 1u}) {
+        std::vector<float> x = random.values(3 * size_t{cols});
+        x[0] = 70000;
+        for (uint32_t i = 0; i < cols; ++i) x[cols + i] = 0;
+        const Array<float> in(gpu(), x);
+        const Array<std::byte> codes(gpu(), 3 * kernels().code_bytes(cols));
+        kernels().quantise({in, codes, 3, cols, true});
+        expect_decode_codes(codes.get(), x, 3, cols);
+    }
+}
+
 TEST_F(CudaTest, CombineSumsF16OutputsInRankOrder) {
     Random random(6);
     for (const uint32_t hidden : {2048u, 36u, 7u}) {
@@ -122,7 +135,7 @@ TEST_F(CudaTest, CombineSumsF16OutputsInRankOrder) {
             EXPECT_TRUE(same_bits(again.get(), sum.get())) << hidden << " " << used;
             kernels().rms_norm(sum, norm_weight, 1e-5f, {alone, nullptr, kRows, hidden});
             EXPECT_TRUE(same_bits(norm.get(), alone.get())) << hidden << " " << used;
-            EXPECT_EQ(codes.get(), to_ordered(norm.get(), kRows, hidden)) << hidden << " " << used;
+            expect_decode_codes(codes.get(), norm.get(), kRows, hidden);
             const Array<float> third(gpu(), x);
             kernels().combine(routed, used, hidden, outputs.data(), third);
             EXPECT_TRUE(same_bits(third.get(), sum.get())) << hidden << " " << used;
@@ -168,10 +181,15 @@ TEST_F(CudaTest, GatesAreTheHosts) {
             kernels().take_queries(shape, on_card, rows, taken);
             host().take_queries(shape, pairs.data(), rows, q.data());
             EXPECT_TRUE(same_bits(taken.get(), q));
+            const Array<float> again(gpu(), values);
             kernels().gate_heads(shape, on_card, {out, codes, rows, cols});
             host().gate_heads(shape, pairs.data(), {values.data(), nullptr, rows, cols});
             EXPECT_LT(distance(out.get(), values), kF32);
             EXPECT_EQ(codes.get(), to_ordered(out.get(), rows, cols));
+            if (rows > 8) continue;
+            kernels().gate_heads(shape, on_card, {again, codes, rows, cols, true});
+            EXPECT_TRUE(same_bits(again.get(), out.get()));
+            expect_decode_codes(codes.get(), out.get(), rows, cols);
         }
     }
 }
@@ -192,6 +210,12 @@ TEST_F(CudaTest, GatedNorm) {
         EXPECT_LT(distance(out.get(), expected), kF32);
         EXPECT_EQ(codes.get(), to_ordered(out.get(), kRows, cols));
         EXPECT_LT(distance(from_ordered(codes.get(), kRows, cols), expected), kF16);
+        const Array<std::byte> few(gpu(), 3 * kernels().code_bytes(cols));
+        const Array<float> again(gpu(), 3 * size_t{cols});
+        kernels().gated_norm(in, w, 1e-6f, dim, g, {again, few, 3, cols, true});
+        const std::vector<float> values = out.get();
+        EXPECT_TRUE(same_bits(again.get(), {values.begin(), values.begin() + 3 * cols}));
+        expect_decode_codes(few.get(), again.get(), 3, cols);
     }
 }
 

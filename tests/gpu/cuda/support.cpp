@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "tests/gpu/cuda/support.h"
 
+#include <cmath>
 #include <cstdio>
 
 namespace granary::gpu::cuda::test {
@@ -136,6 +137,38 @@ std::vector<std::byte> to_ordered(const std::vector<float>& values, uint32_t row
                         sizeof half);
         }
     return codes;
+}
+
+void expect_decode_codes(const std::vector<std::byte>& codes, const std::vector<float>& values,
+                         uint32_t rows, uint32_t cols) {
+    const size_t row_bytes = (size_t{cols} * 2 + 63) / 64 * 64;
+    ASSERT_EQ(codes.size(), rows * row_bytes);
+    for (uint32_t row = 0; row < rows; ++row) {
+        for (uint32_t first = 0; first < cols; first += 32) {
+            const auto value = [&](uint32_t i) {
+                return first + i < cols ? values[size_t{row} * cols + first + i] : 0.0f;
+            };
+            DecodeGroup group;
+            std::memcpy(&group, codes.data() + row * row_bytes + first / 32 * sizeof group,
+                        sizeof group);
+            float most = 0;
+            int coarse_sum = 0, fine_sum = 0;
+            for (uint32_t i = 0; i < 32; ++i) most = std::max(most, std::abs(value(i)));
+            ASSERT_NEAR(group.scale, most / 127, most * 1e-6) << row << ' ' << first;
+            for (uint32_t i = 0; i < 32; ++i) {
+                const int nibble = group.fine[i % 16] >> (i < 16 ? 0 : 4) & 15;
+                const int fine = nibble < 8 ? nibble : nibble - 16;
+                coarse_sum += group.coarse[i];
+                fine_sum += fine;
+                const float back =
+                    group.scale * (static_cast<float>(group.coarse[i]) + float(fine) / 16);
+                // Half a step, and what f32 leaves.
+                ASSERT_NEAR(back, value(i), group.scale / 32 * 1.001f) << row << ' ' << first + i;
+            }
+            ASSERT_EQ(group.coarse_sum, coarse_sum) << row << ' ' << first;
+            ASSERT_EQ(group.fine_sum, fine_sum) << row << ' ' << first;
+        }
+    }
 }
 
 }  // namespace granary::gpu::cuda::test

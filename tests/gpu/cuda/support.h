@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/cuda/decode_codes.h"
 #include "gpu/cuda/driver.h"
 #include "gpu/cuda/kernels.h"
 #include "gpu/cuda/ordered_rows.h"
@@ -91,6 +92,11 @@ HostBuffer locked(Gpu& gpu, std::span<const std::byte> bytes);
 std::vector<float> from_ordered(const std::vector<std::byte>& codes, uint32_t rows, uint32_t cols);
 // The inverse; what fills up a row is 0.
 std::vector<std::byte> to_ordered(const std::vector<float>& values, uint32_t rows, uint32_t cols);
+
+// Codes of a decode step (decode_codes.h): that they are those of `values`, and fill up rows with
+// zeros.
+void expect_decode_codes(const std::vector<std::byte>& codes, const std::vector<float>& values,
+                         uint32_t rows, uint32_t cols);
 
 class CudaTest : public ::testing::Test {
   protected:
