@@ -254,6 +254,14 @@ class Kernels {
                              float* alpha /*[n, value_heads]*/,
                              float* beta /*[n, value_heads]*/) = 0;
 
+    // delta_gates and causal_conv of the same n rows, for backends that do both at once.
+    virtual void gates_and_conv(const DeltaShape& shape, const float* dt, const float* a,
+                                float* alpha, float* beta, const float* kernel, const float* x,
+                                uint32_t n, float* tail, float* out) {
+        delta_gates(shape, dt, a, n, alpha, beta);
+        causal_conv(shape, kernel, x, n, tail, out);
+    }
+
     // For each value head and token: S *= exp(alpha); d = beta (v - S^T k); S += k d^T;
     // out = S^T q, with q and k divided by sqrt(|.|^2 + norm_eps) and q by sqrt(head_dim).
     // The prompt form cuts at absolute multiples of kDeltaCells: chunks that begin there give the
@@ -319,6 +327,15 @@ class Kernels {
                                  const DecodePlace* place, const CpuShare& /*share*/) {
         route(shape, router, x, routes);
         if (cache.slots > 0) fetch_experts(cache, routes, shape.used, place);
+    }
+    // rms_norm, then route_and_fetch of the norm.
+    virtual void norm_route_and_fetch(const float* x, const float* weight, float eps,
+                                      const Activations& norm, const RouterShape& shape,
+                                      const Weight& router, const Routes& routes,
+                                      const ExpertCacheView& cache, const DecodePlace* place,
+                                      const CpuShare& share) {
+        rms_norm(x, weight, eps, norm);
+        route_and_fetch(shape, router, norm.values, routes, cache, place, share);
     }
     // combine, then x += what the processor has put out, then rms_norm of x.
     virtual void combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,

@@ -42,22 +42,25 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
                    gpu::Matmul{weights.alpha, at.alpha}, gpu::Matmul{weights.beta, at.beta}},
         at.norm);
     run.phase(Phase::attention);
-    kernels.delta_gates(shape, weights.dt, weights.a, rows, at.alpha, at.beta);
+    if (!place.decode) kernels.delta_gates(shape, weights.dt, weights.a, rows, at.alpha, at.beta);
     uint32_t first = 0;
     const auto run_to = [&](uint32_t end) {
         const uint32_t n = end - first;
         float* const channels = at.channels + size_t{first} * shape.channels();
         float* const convolved = at.convolved + size_t{first} * shape.channels();
-        const float* const alpha = at.alpha + size_t{first} * shape.value_heads;
-        const float* const beta = at.beta + size_t{first} * shape.value_heads;
+        float* const alpha = at.alpha + size_t{first} * shape.value_heads;
+        float* const beta = at.beta + size_t{first} * shape.value_heads;
         // These channels are spent: the place of as many takes the output, never further on.
         float* const out = at.channels + size_t{first} * shape.width();
-        kernels.causal_conv(shape, weights.kernel, channels, n, tail, convolved);
-        if (!place.decode)
+        if (!place.decode) {
+            kernels.causal_conv(shape, weights.kernel, channels, n, tail, convolved);
             kernels.delta_net_prompt(shape, convolved, alpha, beta, place.first_cell + first, n,
                                      state, out);
-        else
+        } else {
+            kernels.gates_and_conv(shape, weights.dt, weights.a, alpha, beta, weights.kernel,
+                                   channels, n, tail, convolved);
             kernels.delta_net_decode(shape, convolved, alpha, beta, n, state, out);
+        }
         first = end;
     };
     // Cut at multiples of kDeltaCells, where it changes no bit.

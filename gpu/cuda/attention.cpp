@@ -155,16 +155,19 @@ void CudaKernels::attention_decode(const AttentionShape& shape, const float* q, 
         if (fast) {
             const uint32_t tiles = rows > 8 ? 2 : 1;
             const uint32_t across = shape.kv_heads * ((rows + 8 * tiles - 1) / (8 * tiles));
-            queue_early(at.decode[format][head][tiles - 1],
-                        {std::max(1u, 2 * at.processors / across), across, 1},
+            // As many as one row keeps busy, however many there are: they decide how cuts are
+            // added.
+            const uint32_t blocks = 2 * at.processors / (shape.kv_heads * ((group + 7) / 8));
+            job.finished = counters_ + kAttentionCounters;
+            queue_early(at.decode[format][head][tiles - 1], {std::max(1u, blocks), across, 1},
                         {kDecodeThreads, 1, 1}, decode_shared_bytes(dim, tiles), job);
         } else {
             const uint32_t across = job.n * shape.heads;
             queue(at.decode_plain, {std::max(1u, 8 * at.processors / across), across, 1},
                   {kPlainDecodeThreads, 1, 1}, 0, job);
+            queue_early(at.combine, {job.n * shape.heads, 1, 1}, {kCombineThreads, 1, 1},
+                        combine_shared_bytes(dim), job);
         }
-        queue_early(at.combine, {job.n * shape.heads, 1, 1}, {kCombineThreads, 1, 1},
-                    combine_shared_bytes(dim), job);
     }
     if (later) quantise(out);
 }

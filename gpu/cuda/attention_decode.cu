@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Decode attention of any format and head size in f32, and the sum of the cuts' partial results.
+// Decode attention of any format and head size in f32, and the sum of its cuts' partial results.
 #include "gpu/cuda/attention_decode.h"
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/kv_cells.cuh"

@@ -17,12 +17,17 @@
 // Bytes: K and V once for each 8 or 16 query rows. Work: 4 heads dim operations a cell; f16 8
 // operations a byte at a group of 8, 4-bit codes 28, with about three instructions for each two
 // codes to widen them.
+//
+// A block keeps running sums over its cuts, and the last block of a head to end adds up what all
+// have left.
 #pragma once
 
 #include "gpu/cuda/attention_decode.h"
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/kv_cells.cuh"
+#include "gpu/cuda/norm_decode.cuh"
 #include "gpu/cuda/read_once.cuh"
+#include "gpu/cuda/rotate.cuh"
 #include "gpu/cuda/softmax.cuh"
 
 namespace granary::gpu::cuda {
@@ -105,7 +110,8 @@ struct Decoder {
         uint2 queries[kDim / 16][kRowTiles][32];  // operands of each step of 16 dims
         float slice[kWarps][8][kSliceRow];
         float maximum[kWarps][kRows], sum[kWarps][kRows];
-        alignas(128) int32_t place[32];  // of a row among [n, heads]; -1: no such row
+        alignas(128) int32_t place[31];  // of a row among [n, heads]; -1: no such row
+        bool last;
     };
     static_assert(sizeof(Shared) == decode_shared_bytes(kDim, kRowTiles));
 
@@ -330,9 +336,11 @@ struct Decoder {
     using Weights = uint32_t[kWarpCells / 16][kRowTiles][2];
 
     // Scores become weights 2^(score - maximum), transposed to operands. Of this thread's rows
-    // 2t, 2t + 1 of each tile.
+    // 2t, 2t + 1 of each tile; maximum and sum are running ones, factor what older results are to
+    // be multiplied by.
     __device__ void weigh(Scores& score, const Cells& cells, Weights& weight,
-                          float (&maximum)[kRowTiles][2], float (&sum)[kRowTiles][2]) const {
+                          float (&maximum)[kRowTiles][2], float (&sum)[kRowTiles][2],
+                          float (&factor)[kRowTiles][2]) const {
 #pragma unroll
         for (uint32_t n = 0; n < kRowTiles; ++n) {
 #pragma unroll
@@ -353,6 +361,7 @@ struct Decoder {
                     top = fmaxf(top, fmaxf(score[m][n][e], score[m][n][2 + e]));
                 for (uint32_t distance = 4; distance < 32; distance *= 2)
                     top = fmaxf(top, __shfl_xor_sync(~0u, top, distance));
+                top = fmaxf(top, maximum[n][e]);
                 const float from = top == -INFINITY ? 0 : top;
                 float total = 0;
 #pragma unroll
@@ -365,8 +374,9 @@ struct Decoder {
                     }
                 for (uint32_t distance = 4; distance < 32; distance *= 2)
                     total += __shfl_xor_sync(~0u, total, distance);
+                factor[n][e] = exp2_fast(maximum[n][e] - from);
                 maximum[n][e] = top;
-                sum[n][e] = total;
+                sum[n][e] = fmaf(sum[n][e], factor[n][e], total);
             }
 #pragma unroll
             for (uint32_t m = 0; m < kWarpCells / 16; ++m)
@@ -455,8 +465,8 @@ struct Decoder {
         return i * 16 + (kVCodes == KvCodes::f16 ? g + 8 * half : 2 * g + half);
     }
 
-    // The eight warps' sums, in their order, to the cut's partial results.
-    __device__ void store(uint32_t cut, Sums& out, const float (&maximum)[kRowTiles][2],
+    // The eight warps' sums, in their order, to the block's partial results.
+    __device__ void store(Sums& out, const float (&maximum)[kRowTiles][2],
                           const float (&sum)[kRowTiles][2]) {
         if (g == 0)
             for (uint32_t n = 0; n < kRowTiles; ++n)
@@ -465,18 +475,19 @@ struct Decoder {
                     shared.sum[warp][n * 8 + 2 * t + e] = sum[n][e];
                 }
         __syncthreads();
-        float* const partial = job.partials + cut * job.partial_floats;
+        float* const partial = job.partials + blockIdx.x * job.partial_floats;
         const auto top_of = [&](uint32_t row) {
             float top = -INFINITY;
             for (uint32_t w = 0; w < kWarps; ++w) top = fmaxf(top, shared.maximum[w][row]);
-            return top == -INFINITY ? 0 : top;
+            return top;
         };
+        const auto finite = [](float top) { return top == -INFINITY ? 0 : top; };
         if (threadIdx.x < kRows && is_row(threadIdx.x)) {
             const float top = top_of(threadIdx.x);
             float total = 0;
             for (uint32_t w = 0; w < kWarps; ++w)
-                total +=
-                    shared.sum[w][threadIdx.x] * exp2_fast(shared.maximum[w][threadIdx.x] - top);
+                total += shared.sum[w][threadIdx.x] *
+                         exp2_fast(shared.maximum[w][threadIdx.x] - finite(top));
             reinterpret_cast<float2*>(partial +
                                       size_t{job.n} * job.heads * kDim)[row_of(threadIdx.x)] =
                 make_float2(top, total);
@@ -485,7 +496,7 @@ struct Decoder {
         for (uint32_t n = 0; n < kRowTiles; ++n) {
             float factor[2];
             for (uint32_t e = 0; e < 2; ++e)
-                factor[e] = exp2_fast(maximum[n][e] - top_of(n * 8 + 2 * t + e));
+                factor[e] = exp2_fast(maximum[n][e] - finite(top_of(n * 8 + 2 * t + e)));
 #pragma unroll
             for (uint32_t first = 0; first < kDim / 16; first += kSlice / 16) {
 #pragma unroll
@@ -507,6 +518,74 @@ struct Decoder {
                 }
                 __syncthreads();
             }
+        }
+    }
+
+    // Whether this block is the last of `blocks` with these rows; what they left is visible then.
+    __device__ bool is_last(uint32_t blocks) {
+        __syncthreads();
+        if (blocks == 1) return true;
+        if (threadIdx.x == 0) {
+            __threadfence();
+            uint32_t& finished = job.finished[blockIdx.y];
+            shared.last = atomicAdd(&finished, 1) + 1 == blocks;
+            if (shared.last) finished = 0;
+        }
+        __syncthreads();
+        __threadfence();
+        return shared.last;
+    }
+
+    // The partial results of `blocks`, in their order, to values and codes: four dims a thread.
+    __device__ void combine(uint32_t blocks) {
+        constexpr uint32_t kQuads = kDim / 4;
+        auto* const result = reinterpret_cast<float*>(shared.slots);  // [kRows][kDim]
+        static_assert(kRows * kDim * sizeof(float) <= sizeof shared.slots);
+        const float* const weights = job.partials + size_t{job.n} * job.heads * kDim;
+        for (uint32_t i = threadIdx.x; i < kRows * kQuads; i += kDecodeThreads) {
+            const int32_t at = shared.place[i / kQuads];
+            if (at < 0) continue;
+            const auto weight_of = [&](uint32_t block) {
+                return __ldcg(
+                    reinterpret_cast<const float2*>(weights + block * job.partial_floats) + at);
+            };
+            float top = -INFINITY;
+#pragma unroll 4
+            for (uint32_t block = 0; block < blocks; ++block) top = fmaxf(top, weight_of(block).x);
+            float4 sum = make_float4(0, 0, 0, 0);
+            float total = 0;
+#pragma unroll 4
+            for (uint32_t block = 0; block < blocks; ++block) {
+                const float2 weight = weight_of(block);
+                const float4 more = __ldcg(
+                    reinterpret_cast<const float4*>(job.partials + block * job.partial_floats) +
+                    static_cast<uint32_t>(at) * kQuads + i % kQuads);
+                const float factor = exp2_fast(weight.x - top);
+                total = fmaf(factor, weight.y, total);
+                sum.x = fmaf(factor, more.x, sum.x);
+                sum.y = fmaf(factor, more.y, sum.y);
+                sum.z = fmaf(factor, more.z, sum.z);
+                sum.w = fmaf(factor, more.w, sum.w);
+            }
+            const float by = 1 / total;
+            reinterpret_cast<float4*>(result)[i] =
+                make_float4(sum.x * by, sum.y * by, sum.z * by, sum.w * by);
+        }
+        __syncthreads();
+        if constexpr (kVCodes == KvCodes::int4) {
+            rotate_in_block(result, kDim, kRows);
+            __syncthreads();
+        }
+        for (uint32_t i = threadIdx.x; i < kRows * kQuads; i += kDecodeThreads) {
+            const int32_t place = shared.place[i / kQuads];
+            if (place < 0) continue;
+            const auto at = static_cast<uint32_t>(place);
+            float v[4];
+            load_quad(result, i, kRows * kDim, v);
+            store_quad(job.values + size_t{at} * kDim, i % kQuads, kDim, v);
+            if (job.codes)
+                store_decode_codes(job.codes + at / job.heads * job.code_row,
+                                   at % job.heads * kQuads + i % kQuads, v);
         }
     }
 
@@ -545,22 +624,36 @@ struct Decoder {
         for (uint32_t piece = 0; piece < kSlots; ++piece) bring(piece, cells, piece);
         if (old) wait_for_kernels_ahead();
         load_queries();
+        Sums out = {};
+        float maximum[kRowTiles][2], sum[kRowTiles][2];
+#pragma unroll
+        for (uint32_t n = 0; n < kRowTiles; ++n)
+#pragma unroll
+            for (uint32_t e = 0; e < 2; ++e) maximum[n][e] = -INFINITY, sum[n][e] = 0;
         for (; cut < cuts; cut += gridDim.x) {
             Cells later{};
             if (cut + gridDim.x < cuts) later = cells_of(cut + gridDim.x);
             Scores score = {};
             score_pieces<0>(cells, later, score);
             Weights weight;
-            float maximum[kRowTiles][2], sum[kRowTiles][2];
-            weigh(score, cells, weight, maximum, sum);
-            Sums out = {};
+            float factor[kRowTiles][2];
+            weigh(score, cells, weight, maximum, sum, factor);
+            if (cut != blockIdx.x)
+#pragma unroll
+                for (uint32_t i = 0; i < kDim / 16; ++i)
+#pragma unroll
+                    for (uint32_t n = 0; n < kRowTiles; ++n)
+#pragma unroll
+                        for (uint32_t j = 0; j < 4; ++j) out[i][n][j] *= factor[n][j % 2];
             sum_pieces<0>(cells, later, weight, out);
             // Not earlier: what the next kernels bring would stand before these cells.
             if (cut + gridDim.x >= cuts) let_next_begin();
-            store(cut, out, maximum, sum);
             cells = later;
         }
         copies_wait<0>();
+        store(out, maximum, sum);
+        const uint32_t blocks = min(gridDim.x, cuts);
+        if (is_last(blocks)) combine(blocks);
     }
 };
 
@@ -575,7 +668,7 @@ __device__ __forceinline__ void attend(const AttentionDecode& job) {
 
 }  // namespace
 
-// Grid: (slots of cuts, K/V heads * tiles of rows).
+// Grid: (blocks that share the cuts, K/V heads * tiles of rows).
 #define GRANARY_DECODE(format, k, v, dim)                                  \
     __global__ void __launch_bounds__(kDecodeThreads, 2)                   \
         attention_decode_##format##_##dim##_1(const AttentionDecode job) { \

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Arguments of the decode attention kernels, as host and device see them.
 //
-// Every kDecodeCut cells of a row (one token, one query head) give a partial result: the weighted
-// sum of V, unscaled, with the maximum of the scores and the sum of the weights. A second kernel
-// adds them in the order of the cells. Where generated tokens go is read from KvView::place, so
-// grids are fixed: blocks stride over the cuts that there are.
+// A block takes every so many of the cuts of kDecodeCut cells and leaves a partial result of each
+// row (one token, one query head): the weighted sum of V, unscaled, with the maximum of the scores
+// and the sum of the weights. The last block adds them in their order, or, of formats and heads
+// without a kernel of their own, a second kernel, cut by cut. How many blocks share the cuts
+// depends on the device and the heads. Where generated tokens go is read from KvView::place, so
+// grids are fixed.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +21,9 @@ struct AttentionDecode {
     float* values;     // [n, heads, dim]
     std::byte* codes;  // [n] rows of code_row bytes (decode_codes.h); may be null
     size_t code_row;
-    float* partials;        // [cuts]: [rows, dim] sums, then [rows] {maximum, sum}
-    size_t partial_floats;  // of a cut
+    float* partials;        // [blocks or cuts]: [rows, dim] sums, then [rows] {maximum, sum}
+    size_t partial_floats;  // of each
+    uint32_t* finished;     // [K/V heads * tiles] 0 before and after
     KvView kv;
     uint32_t heads, kv_heads, dim;
     uint32_t n;            // tokens of this launch

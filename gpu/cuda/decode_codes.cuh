@@ -6,38 +6,45 @@
 
 namespace granary::gpu::cuda {
 
-// Columns 8 octet .. 8 octet + 7 of a row. The four lanes of a group, which is four octets and
-// begins at a lane that is a multiple of four, call together.
-__device__ __forceinline__ void store_decode_codes(std::byte* row, uint32_t octet,
-                                                   const float (&v)[8]) {
-    const uint32_t lane = threadIdx.x % 32, q = octet % 4, mask = 0xfu << (lane & ~3u);
-    DecodeGroup& group = reinterpret_cast<DecodeGroup*>(row)[octet / 4];
+// Columns kEach number .. of a row, kEach (4 or 8) a lane. The 32 / kEach lanes of a group, which
+// begins at a lane that is a multiple of as many, call together.
+template <uint32_t kEach>
+__device__ __forceinline__ void store_decode_codes(std::byte* row, uint32_t number,
+                                                   const float (&v)[kEach]) {
+    constexpr uint32_t kLanes = 32 / kEach, kWords = kEach / 4;
+    const uint32_t lane = threadIdx.x % 32, q = number % kLanes;
+    const uint32_t mask = ((1u << kLanes) - 1) << (lane & ~(kLanes - 1));
+    DecodeGroup& group = reinterpret_cast<DecodeGroup*>(row)[number / kLanes];
     float most = 0;
 #pragma unroll
     for (const float value : v) most = fmaxf(most, fabsf(value));
-    most = fmaxf(most, __shfl_xor_sync(mask, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(mask, most, 2));
+#pragma unroll
+    for (uint32_t distance = 1; distance < kLanes; distance *= 2)
+        most = fmaxf(most, __shfl_xor_sync(mask, most, distance));
     const float by = most > 0 ? static_cast<float>(kDecodeMost) / most : 0.0f;
-    uint32_t coarse[2] = {}, fine[2] = {};
+    uint32_t coarse[kWords] = {}, fine[kWords] = {};
     int sums = 0;  // of fine codes in the upper half
 #pragma unroll
-    for (uint32_t i = 0; i < 8; ++i) {
+    for (uint32_t i = 0; i < kEach; ++i) {
         const int all = __float2int_rn(v[i] * by), high = (all + 8) >> 4, low = all - high * 16;
         coarse[i / 4] |= (static_cast<uint32_t>(high) & 0xff) << (8 * (i % 4));
         fine[i / 4] |= (static_cast<uint32_t>(low) & 15) << (8 * (i % 4));
         sums += high + low * 65536;
     }
-    sums += __shfl_xor_sync(mask, sums, 1);
-    sums += __shfl_xor_sync(mask, sums, 2);
-    reinterpret_cast<uint2*>(group.coarse)[q] = make_uint2(coarse[0], coarse[1]);
-    const uint32_t later[2] = {__shfl_xor_sync(mask, fine[0], 2),
-                               __shfl_xor_sync(mask, fine[1], 2)};
-    if (q < 2) {
-        reinterpret_cast<uint2*>(group.fine)[q] =
-            make_uint2(fine[0] | later[0] << 4, fine[1] | later[1] << 4);
-    } else if (q == 2) {
+#pragma unroll
+    for (uint32_t distance = 1; distance < kLanes; distance *= 2)
+        sums += __shfl_xor_sync(mask, sums, distance);
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) {
+        reinterpret_cast<uint32_t*>(group.coarse)[q * kWords + i] = coarse[i];
+        // Fine codes of the columns 16 further on take the upper nibbles.
+        const uint32_t later = __shfl_xor_sync(mask, fine[i], kLanes / 2);
+        if (q < kLanes / 2)
+            reinterpret_cast<uint32_t*>(group.fine)[q * kWords + i] = fine[i] | later << 4;
+    }
+    if (q == kLanes / 2) {
         group.scale = most / 127;
-    } else {
+    } else if (q == kLanes / 2 + 1) {
         group.coarse_sum = static_cast<int16_t>(sums);
         group.fine_sum = static_cast<int16_t>((sums - group.coarse_sum) >> 16);
     }

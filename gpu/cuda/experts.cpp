@@ -39,6 +39,9 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
                                  const Activations& x, const Activations& hidden, void* out) {
     const uint32_t count = routes.rows * shape.used;
     const bool same = shape.gate == shape.up && is_block_type(shape.gate);
+    const auto bytes_of = [](WeightType type, uint32_t cols) {
+        return static_cast<uint32_t>(row_bytes(type, cols));
+    };
     ExpertMatvec job{entries,
                      routes.expert,
                      x.codes,
@@ -46,38 +49,39 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
                      hidden.codes,
                      code_bytes(shape.hidden),
                      code_bytes(shape.ffn),
-                     {row_bytes(shape.gate, shape.hidden), row_bytes(shape.up, shape.hidden)},
-                     shape.used,
+                     {bytes_of(shape.gate, shape.hidden), bytes_of(shape.up, shape.hidden)},
                      shape.hidden,
                      shape.ffn,
+                     0,
                      {shape.gate, shape.up},
                      {},
                      set_of(list)};
     // own: codes that a block makes for itself.
-    const auto queue_job = [&](Function function, uint32_t per_tile, uint32_t own) {
-        const MatvecShape warps = matvec_shape(job.cols);
-        const uint32_t groups = divided(job.features, per_tile * warps.tiles);
+    const auto queue_job = [&](Function function, uint32_t per_tile, uint32_t own, bool any) {
+        const MatvecShape warps = matvec_shape(job.cols, kMatvecThreads / 32);
+        job.groups = divided(job.features, per_tile * warps.tiles);
         const MatvecPlan plan =
-            matvec_plan(job.cols, groups * count, chunk_format(job.type[0]).tile(),
-                        kMatvecOwn + own, kMatvecBlocks);
-        job.launch = {warps, plan.stages, plan.bytes};
-        queue_early(function, {divided(groups, plan.groups), count, 1}, {warps.threads(), 1, 1},
-                    plan.bytes + own, job);
+            matvec_plan(warps, job.cols, job.groups * count, chunk_format(job.type[0]).tile(),
+                        (any ? kMatvecRowsOwn : kMatvecOwn) + own,
+                        any ? kMatvecWideThreads : kMatvecThreads * kMatvecBlocks);
+        job.launch = {warps, 65536 / warps.split + 1, plan.stages, plan.bytes};
+        queue_early(function, {divided(job.groups, plan.groups), shape.used, routes.rows},
+                    {warps.threads(), 1, 1}, plan.bytes + own, job);
     };
-    queue_job(same ? matmuls_.gate_up : matmuls_.gate_up_any, kMatvecTile / 2, 0);
+    queue_job(same ? matmuls_.gate_up : matmuls_.gate_up_any, kMatvecTile / 2, 0, !same);
 
     job.x = hidden.codes;
     job.out = static_cast<std::byte*>(out);
     job.x_bytes = code_bytes(shape.ffn);
     job.out_bytes = expert_out_bytes() * shape.hidden;
-    job.row_bytes[0] = row_bytes(shape.down, shape.ffn);
+    job.row_bytes[0] = bytes_of(shape.down, shape.ffn);
     job.cols = shape.ffn;
     job.features = shape.hidden;
     job.type[0] = shape.down;
     if (is_block_type(shape.down))
-        queue_job(matmuls_.down, kMatvecTile, static_cast<uint32_t>(job.x_bytes));
+        queue_job(matmuls_.down, kMatvecTile, static_cast<uint32_t>(job.x_bytes), false);
     else
-        queue_job(matmuls_.down_any, kMatvecTile, 0);
+        queue_job(matmuls_.down_any, kMatvecTile, 0, true);
 }
 
 // Work: 6 hidden ffn operations a route. Bytes: each routed expert once for 128 routes.

@@ -24,7 +24,9 @@ Result<void> CudaKernels::load_gates() {
                           {"gate_heads", &gates_.gate_heads},
                           {"delta_gates", &gates_.delta_gates},
                           {"causal_conv", &gates_.causal_conv},
-                          {"route_shared", &gates_.route_shared}});
+                          {"gates_and_conv", &gates_.gates_and_conv},
+                          {"route_shared", &gates_.route_shared},
+                          {"route_shared_decode", &gates_.route_shared_decode}});
 }
 
 void CudaKernels::take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
@@ -63,6 +65,19 @@ void CudaKernels::causal_conv(const DeltaShape& shape, const float* kernel, cons
               kernel, shape.taps, x, shape.channels(), n, tail, out);
 }
 
+void CudaKernels::gates_and_conv(const DeltaShape& shape, const float* dt, const float* a,
+                                 float* alpha, float* beta, const float* kernel, const float* x,
+                                 uint32_t n, float* tail, float* out) {
+    if (n == 0) return;
+    if (n > kDecodeRows)
+        return Kernels::gates_and_conv(shape, dt, a, alpha, beta, kernel, x, n, tail, out);
+    const uint32_t values = n * shape.value_heads;
+    queue_early(gates_.gates_and_conv,
+                {blocks_for(shape.channels(), kThreads) + blocks_for(values, kThreads)}, {kThreads},
+                0, dt, a, shape.value_heads, values, alpha, beta, kernel, shape.taps, x,
+                shape.channels(), n, tail, out);
+}
+
 void CudaKernels::gated_norm(const float* x, const float* weight, float eps, uint32_t dim,
                              const float* gate, const Activations& out) {
     // Groups of a decode step's codes may cross heads: they come afterwards then.
@@ -81,9 +96,14 @@ void CudaKernels::gated_norm(const float* x, const float* weight, float eps, uin
 void CudaKernels::route_shared(const float* gate, const float* x, uint32_t hidden,
                                const Routes& routes) {
     if (routes.rows == 0) return;
-    queue_few(routes.rows, gates_.route_shared, {blocks_for(routes.rows, 4)}, {kThreads}, 0, gate,
-              x, hidden, routes.rows, routes.expert, routes.weight, routes.count, routes.first,
-              routes.order);
+    const auto queue_it = [&](Function function, uint32_t blocks) {
+        queue_few(routes.rows, function, {blocks}, {kThreads}, 0, gate, x, hidden, routes.rows,
+                  routes.expert, routes.weight, routes.count, routes.first, routes.order);
+    };
+    if (routes.decode)
+        queue_it(gates_.route_shared_decode, routes.rows);
+    else
+        queue_it(gates_.route_shared, blocks_for(routes.rows, 4));
 }
 
 }  // namespace granary::gpu::cuda

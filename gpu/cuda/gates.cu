@@ -2,7 +2,7 @@
 // Gates: sigmoids that let a part of a value through, the gates of a delta net, its short
 // convolution, and the route to a shared expert.
 #include "gpu/cuda/early.cuh"
-#include "gpu/cuda/rows.cuh"
+#include "gpu/cuda/norm_decode.cuh"
 
 namespace granary::gpu::cuda {
 
@@ -39,20 +39,16 @@ extern "C" __global__ void __launch_bounds__(128)
         store_codes(decode, codes + blockIdx.y * ordered_row_bytes(cols), octet, v);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    delta_gates(const float* dt, const float* a, uint32_t heads, uint32_t values, float* alpha,
-                float* beta) {
-    let_next_begin();
-    wait_for_kernels_ahead();
-    const uint32_t i = blockIdx.x * 128 + threadIdx.x;
-    if (i >= values) return;
+namespace {
+
+// Value i of n * heads.
+__device__ __forceinline__ void set_gates(uint32_t i, const float* dt, const float* a,
+                                          uint32_t heads, float* alpha, float* beta) {
     const float x = alpha[i] + dt[i % heads];
     // Above 20 softplus is x to f32.
     alpha[i] = a[i % heads] * (x > 20 ? x : log1pf(expf(x)));
     beta[i] = 1 / (1 + expf(-beta[i]));
 }
-
-namespace {
 
 // kTaps taps at most, known when this is compiled.
 template <uint32_t kTaps>
@@ -92,6 +88,15 @@ __device__ __forceinline__ void convolve(const float* kernel, uint32_t taps, con
 
 }  // namespace
 
+extern "C" __global__ void __launch_bounds__(128)
+    delta_gates(const float* dt, const float* a, uint32_t heads, uint32_t values, float* alpha,
+                float* beta) {
+    let_next_begin();
+    wait_for_kernels_ahead();
+    const uint32_t i = blockIdx.x * 128 + threadIdx.x;
+    if (i < values) set_gates(i, dt, a, heads, alpha, beta);
+}
+
 // A thread a channel and kConvRows rows: grid (channels / 128, rows / kConvRows). Only the first
 // blocks of rows read the tail, so they renew it. Work: 2 taps + 15 operations a value. Bytes: 4
 // read and 4 written.
@@ -104,6 +109,26 @@ extern "C" __global__ void __launch_bounds__(128)
         convolve<4>(kernel, 4, x, channels, n, tail, out);
     else
         convolve<8>(kernel, taps, x, channels, n, tail, out);
+}
+
+// Both of a decode step: the blocks behind those of channels take the gates. Grid: ((channels and
+// values of gates) / 128).
+extern "C" __global__ void __launch_bounds__(128)
+    gates_and_conv(const float* dt, const float* a, uint32_t heads, uint32_t values, float* alpha,
+                   float* beta, const float* kernel, uint32_t taps, const float* x,
+                   uint32_t channels, uint32_t n, float* tail, float* out) {
+    let_next_begin();
+    wait_for_kernels_ahead();
+    const uint32_t of_channels = (channels + 127) / 128;
+    if (blockIdx.x < of_channels) {
+        if (taps == 4)
+            convolve<4>(kernel, 4, x, channels, n, tail, out);
+        else
+            convolve<8>(kernel, taps, x, channels, n, tail, out);
+        return;
+    }
+    const uint32_t i = (blockIdx.x - of_channels) * 128 + threadIdx.x;
+    if (i < values) set_gates(i, dt, a, heads, alpha, beta);
 }
 
 // A warp a row, in double as the host does: a hidden width of products beside the expert itself.
@@ -128,6 +153,39 @@ extern "C" __global__ void __launch_bounds__(128)
     expert[row] = 0;
     order[row] = static_cast<int32_t>(row);
     weight[row] = static_cast<float>(1 / (1 + exp(-dot)));
+}
+
+// The same of a decode step, a block a row: all of it is under way at once.
+extern "C" __global__ void __launch_bounds__(128)
+    route_shared_decode(const float* gate, const float* x, uint32_t hidden, uint32_t rows,
+                        int32_t* expert, float* weight, int32_t* count, int32_t* first,
+                        int32_t* order) {
+    __shared__ double sums[4];
+    let_next_begin();
+    wait_for_kernels_ahead();
+    const uint32_t row = blockIdx.x;
+    if (row == 0 && threadIdx.x == 0) {
+        count[0] = first[1] = static_cast<int32_t>(rows);
+        first[0] = 0;
+    }
+    double dot = 0;
+#pragma unroll 4
+    for (uint32_t quad = threadIdx.x; quad * 4 < hidden; quad += 128) {
+        float g[4], v[4];
+        load_quad(gate, quad, hidden, g);
+        load_quad(x + size_t{row} * hidden, quad, hidden, v);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i)
+            dot = fma(static_cast<double>(g[i]), static_cast<double>(v[i]), dot);
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) dot += __shfl_xor_sync(~0u, dot, distance);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = dot;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    expert[row] = 0;
+    order[row] = static_cast<int32_t>(row);
+    weight[row] = static_cast<float>(1 / (1 + exp(-(sums[0] + sums[1] + sums[2] + sums[3]))));
 }
 
 }  // namespace granary::gpu::cuda

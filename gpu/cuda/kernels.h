@@ -26,6 +26,8 @@ namespace granary::gpu::cuda {
 
 struct ExpertTile;
 struct FetchExperts;
+struct RouteNorm;
+struct MatvecShape;
 
 class CudaKernels : public Kernels {
   public:
@@ -86,6 +88,9 @@ class CudaKernels : public Kernels {
                      float* tail, float* out) override;
     void delta_gates(const DeltaShape& shape, const float* dt, const float* a, uint32_t n,
                      float* alpha, float* beta) override;
+    void gates_and_conv(const DeltaShape& shape, const float* dt, const float* a, float* alpha,
+                        float* beta, const float* kernel, const float* x, uint32_t n, float* tail,
+                        float* out) override;
     void delta_net_prompt(const DeltaShape& shape, const float* x, const float* alpha,
                           const float* beta, uint32_t first_cell, uint32_t n, float* state,
                           float* out) override;
@@ -108,6 +113,11 @@ class CudaKernels : public Kernels {
     void route_and_fetch(const RouterShape& shape, const Weight& router, const float* x,
                          const Routes& routes, const ExpertCacheView& cache,
                          const DecodePlace* place, const CpuShare& share) override;
+    void norm_route_and_fetch(const float* x, const float* weight, float eps,
+                              const Activations& norm, const RouterShape& shape,
+                              const Weight& router, const Routes& routes,
+                              const ExpertCacheView& cache, const DecodePlace* place,
+                              const CpuShare& share) override;
     bool shares_with_cpu() const override { return true; }
 
   private:
@@ -116,9 +126,10 @@ class CudaKernels : public Kernels {
     struct MatmulFunctions {
         Function plain, plain_gate_up, plain_down, expert_tiles;
         // Of a decode step: for block types, and for any.
-        Function matvec, matvec_rows, gate_up, down;
+        Function matvec, matvec_wide, matvec_rows, gate_up, down;
         Function matvec_any, gate_up_any, down_any;
         uint32_t shared_per_processor, shared_per_block;  // bytes that those may use
+        uint32_t split;                                   // warps of a dense tile, at most
         Function prompt[kPromptTypes], prompt_gate_up[kPromptTypes];
         uint32_t prompt_shared[kPromptTypes];  // bytes of a block
         Function widen;
@@ -135,8 +146,10 @@ class CudaKernels : public Kernels {
         } int8[kInt8Types];
         Function int8_rows;
     };
-    static constexpr uint32_t kDecodeRows = 8;    // at most, of a decode step
-    static constexpr size_t kCounterBytes = 256;  // words that are 0 between launches
+    static constexpr uint32_t kDecodeRows = 8;  // at most, of a decode step
+    // Words that are 0 between launches; those of attention begin behind one for all others.
+    static constexpr size_t kCounterBytes = 4096;
+    static constexpr uint32_t kAttentionCounters = 1;
 
     struct Wanted {
         const char* name;  // of a kernel
@@ -198,7 +211,7 @@ class CudaKernels : public Kernels {
     size_t decode_route_bytes() const;
     size_t decode_fetch_bytes() const;
     void route_decode(const RouterShape& shape, const Weight& router, const float* x,
-                      const Routes& routes, const FetchExperts& fetch);
+                      const Routes& routes, const FetchExperts& fetch, const RouteNorm& norm);
     // Of `routes` routes; and what copies the experts that it found missing.
     FetchExperts fetch_job(const ExpertCacheView& cache, uint32_t routes, const DecodePlace* place,
                            const CpuShare& share = {}) const;
@@ -231,10 +244,10 @@ class CudaKernels : public Kernels {
     struct MatvecPlan {
         uint32_t groups, stages, bytes;
     };
-    // chunk_bytes: of a tile; own_bytes: of shared memory beside those; most: blocks of a
-    // multiprocessor that registers allow.
-    MatvecPlan matvec_plan(uint32_t cols, uint32_t groups, uint32_t chunk_bytes, uint32_t own_bytes,
-                           uint32_t most) const;
+    // groups: of all; chunk_bytes: of a tile; own_bytes: of shared memory beside those; threads: of
+    // a multiprocessor, as registers allow.
+    MatvecPlan matvec_plan(const MatvecShape& shape, uint32_t cols, uint32_t groups,
+                           uint32_t chunk_bytes, uint32_t own_bytes, uint32_t threads) const;
     void matmul_prompt(const Matmul& job, const Activations& in);
     void matmul_dense(std::span<const Matmul> jobs, const Activations& in);
     TensorMap rows_map(const Activations& in);
@@ -296,7 +309,8 @@ class CudaKernels : public Kernels {
             combine_norm_f32, argmax;
     } rows_{};
     struct {
-        Function take_queries, gate_heads, delta_gates, causal_conv, gated_norm, route_shared;
+        Function take_queries, gate_heads, delta_gates, causal_conv, gates_and_conv;
+        Function gated_norm, route_shared, route_shared_decode;
     } gates_{};
     Function rope_store_ = nullptr;
     struct {

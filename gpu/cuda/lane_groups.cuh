@@ -11,10 +11,9 @@
 
 namespace granary::gpu::cuda {
 
-// One group: weight k = scale[k / 16] * code k - minimum, codes four a word in the order of
-// columns. The second scale and the minimum are there where the type has them.
-struct GroupCodes {
-    uint32_t code[8];
+// Of one group: weight k = scale[k / 16] * code k - minimum. The second scale and the minimum are
+// there where the type has them.
+struct GroupScales {
     float scale[2];
     float minimum;
 };
@@ -96,9 +95,9 @@ __device__ __forceinline__ uint32_t merged(uint32_t a, uint32_t b) {
     return (a & kA) | ((b & kB) ^ kTurned);
 }
 
-// Of a type: kStaged, whether chunks of 256 columns come through shared memory; kKind; Raw, what
-// thread t reads of a row for its j-th group (0, 1); group(t, j), which of the eight groups that
-// is; codes(raw, t, j).
+// Of a type: kKind; kChunkBytes of 256 columns; kWhole, whether rows are whole chunks; group(t, j),
+// which of the eight groups is thread t's j-th (0, 1); Raw, what it reads of a row for both;
+// scales(raw, t, of both), codes(raw, t, j, four a word in the order of columns).
 template <WeightType kType>
 struct LaneGroups;
 
@@ -106,11 +105,16 @@ struct LaneGroups;
 template <uint32_t kBytes, uint32_t kAlign>
 struct BlocksOf32 {
     static constexpr uint32_t kChunkBytes = 8 * kBytes;
-    using Raw = Unaligned<kBytes, kAlign>;
+    static constexpr bool kWhole = false;
+    using Block = Unaligned<kBytes, kAlign>;
+    struct Raw {
+        Block block[2];
+    };
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
-    __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t j) {
+    __device__ static Raw load(const std::byte* chunk, uint32_t t) {
         Raw raw;
-        raw.load(chunk + (2 * t + j) * kBytes);
+        raw.block[0].load(chunk + 2 * t * kBytes);
+        raw.block[1].load(chunk + (2 * t + 1) * kBytes);
         return raw;
     }
 };
@@ -118,28 +122,33 @@ struct BlocksOf32 {
 template <>
 struct LaneGroups<WeightType::q8_0> : BlocksOf32<34, 2> {
     static constexpr CodeKind kKind{};
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
-        GroupCodes out;
-        raw.words_at<2>(out.code);
-        out.scale[0] = low_half(raw.first());
-        return out;
+    __device__ static void scales(const Raw& raw, uint32_t, GroupScales (&out)[2]) {
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j) out[j].scale[0] = low_half(raw.block[j].first());
+    }
+    __device__ static void codes(const Raw& raw, uint32_t, uint32_t j, uint32_t (&code)[8]) {
+        const Block& block = raw.block[j];
+        block.words_at<2>(code);
     }
 };
 // 16 (code - 8)
 template <>
 struct LaneGroups<WeightType::q4_0> : BlocksOf32<18, 2> {
     static constexpr CodeKind kKind{};
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+    __device__ static void scales(const Raw& raw, uint32_t, GroupScales (&out)[2]) {
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j)
+            out[j].scale[0] = low_half(raw.block[j].first()) * (1.0f / 16);
+    }
+    __device__ static void codes(const Raw& raw, uint32_t, uint32_t j, uint32_t (&code)[8]) {
+        const Block& block = raw.block[j];
         uint32_t nibbles[4];
-        raw.words_at<2>(nibbles);
-        GroupCodes out;
+        block.words_at<2>(nibbles);
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i) {
-            out.code[i] = (nibbles[i] << 4 & 0xf0f0f0f0) ^ 0x80808080;
-            out.code[4 + i] = (nibbles[i] & 0xf0f0f0f0) ^ 0x80808080;
+            code[i] = (nibbles[i] << 4 & 0xf0f0f0f0) ^ 0x80808080;
+            code[4 + i] = (nibbles[i] & 0xf0f0f0f0) ^ 0x80808080;
         }
-        out.scale[0] = low_half(raw.first()) * (1.0f / 16);
-        return out;
     }
 };
 // Of four words of nibbles, the entries of a table of 16 signed bytes.
@@ -166,25 +175,30 @@ inline constexpr unpack::ByteTable kSignedMxfp4{{0x03020100, 0x0c080604, 0xfdfef
 template <>
 struct LaneGroups<WeightType::iq4_nl> : BlocksOf32<18, 2> {
     static constexpr CodeKind kKind{};
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+    __device__ static void scales(const Raw& raw, uint32_t, GroupScales (&out)[2]) {
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j) out[j].scale[0] = low_half(raw.block[j].first());
+    }
+    __device__ static void codes(const Raw& raw, uint32_t, uint32_t j, uint32_t (&code)[8]) {
+        const Block& block = raw.block[j];
         uint32_t nibbles[4];
-        raw.words_at<2>(nibbles);
-        GroupCodes out;
-        look_up<kSignedNonlinear>(nibbles, out.code);
-        out.scale[0] = low_half(raw.first());
-        return out;
+        block.words_at<2>(nibbles);
+        look_up<kSignedNonlinear>(nibbles, code);
     }
 };
 template <>
 struct LaneGroups<WeightType::mxfp4> : BlocksOf32<17, 1> {
     static constexpr CodeKind kKind{};
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+    __device__ static void scales(const Raw& raw, uint32_t, GroupScales (&out)[2]) {
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j)
+            out[j].scale[0] = unpack::mxfp4_scale(raw.block[j].first() & 0xff);
+    }
+    __device__ static void codes(const Raw& raw, uint32_t, uint32_t j, uint32_t (&code)[8]) {
+        const Block& block = raw.block[j];
         uint32_t nibbles[4];
-        raw.words_at<1>(nibbles);
-        GroupCodes out;
-        look_up<kSignedMxfp4>(nibbles, out.code);
-        out.scale[0] = unpack::mxfp4_scale(raw.first() & 0xff);
-        return out;
+        block.words_at<1>(nibbles);
+        look_up<kSignedMxfp4>(nibbles, code);
     }
 };
 // The fifth bits of four weights, to the highest bits of their bytes.
@@ -195,48 +209,61 @@ __device__ __forceinline__ uint32_t top_bits(uint32_t four) {
 template <>
 struct LaneGroups<WeightType::q5_0> : BlocksOf32<22, 2> {
     static constexpr CodeKind kKind{};
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
+    __device__ static void scales(const Raw& raw, uint32_t, GroupScales (&out)[2]) {
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j)
+            out[j].scale[0] = low_half(raw.block[j].first()) * (1.0f / 8);
+    }
+    __device__ static void codes(const Raw& raw, uint32_t, uint32_t j, uint32_t (&code)[8]) {
+        const Block& block = raw.block[j];
         uint32_t fifth[1], nibbles[4];
-        raw.words_at<2>(fifth);
-        raw.words_at<6>(nibbles);
-        GroupCodes out;
+        block.words_at<2>(fifth);
+        block.words_at<6>(nibbles);
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i)
-            out.code[i] = merged<0x78787878, 0x80808080, 0x80808080>(
+            code[i] = merged<0x78787878, 0x80808080, 0x80808080>(
                 i < 4 ? nibbles[i] << 3 : nibbles[i - 4] >> 1, top_bits(fifth[0] >> 4 * i));
-        out.scale[0] = low_half(raw.first()) * (1.0f / 8);
-        return out;
     }
 };
 // 8 code
 template <>
 struct LaneGroups<WeightType::q5_1> : BlocksOf32<24, 8> {
     static constexpr CodeKind kKind{.is_unsigned = true, .minimum = true};
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t, uint32_t) {
-        const uint32_t(&words)[6] = raw.word;
-        GroupCodes out;
+    __device__ static void scales(const Raw& raw, uint32_t, GroupScales (&out)[2]) {
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j) {
+            const uint32_t both = raw.block[j].word[0];
+            out[j].scale[0] = low_half(both) * (1.0f / 8);
+            out[j].minimum = -high_half(both);
+        }
+    }
+    __device__ static void codes(const Raw& raw, uint32_t, uint32_t j, uint32_t (&code)[8]) {
+        const Block& block = raw.block[j];
+        const uint32_t(&words)[6] = block.word;
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i)
-            out.code[i] = merged<0x78787878, 0x80808080>(
-                i < 4 ? words[2 + i] << 3 : words[i - 2] >> 1, top_bits(words[1] >> 4 * i));
-        out.scale[0] = low_half(words[0]) * (1.0f / 8);
-        out.minimum = -high_half(words[0]);
-        return out;
+            code[i] = merged<0x78787878, 0x80808080>(i < 4 ? words[2 + i] << 3 : words[i - 2] >> 1,
+                                                     top_bits(words[1] >> 4 * i));
     }
 };
 
 // Blocks of 256 weights: what a thread loads serves both of its groups.
 
-// 6-bit scale and minimum `group` of Q4_K and Q5_K, from the block's first 16 bytes.
-__device__ __forceinline__ float2 scale_and_minimum(const uint4& head, uint32_t group) {
-    // Without branches: lanes differ in their group.
-    const uint32_t by = group % 4 * 8;
+// Thread t's 6-bit scales and minimums of Q4_K and Q5_K, from the block's first 16 bytes, times
+// what codes want: of groups 2t and 2t + 1, which are neighbours in every word.
+__device__ __forceinline__ void scales_and_minimums(const uint4& head, uint32_t t, float first,
+                                                    float second, GroupScales (&out)[2]) {
+    // Without branches: lanes differ in their groups.
+    const bool late = t >= 2;
+    const uint32_t by = t % 2 * 16, low = late ? 0x0f0f : 0x3f3f, high = late ? 0x3030 : 0;
     const uint32_t y = head.y >> by, z = head.z >> by, w = head.w >> by;
-    const bool late = group >= 4;
-    const uint32_t scale = late ? merged<15, 0x30>(w, y >> 2) : y & 63;
-    const uint32_t minimum = late ? merged<15, 0x30>(w >> 4, z >> 2) : z & 63;
-    return {low_half(head.x) * static_cast<float>(scale),
-            high_half(head.x) * static_cast<float>(minimum)};
+    const uint32_t scales = ((late ? w : y) & low) | (y >> 2 & high);
+    const uint32_t minimums = ((late ? w >> 4 : z) & low) | (z >> 2 & high);
+    const float d = low_half(head.x), m = high_half(head.x);
+    out[0].scale[0] = d * first * static_cast<float>(scales & 0xff);
+    out[1].scale[0] = d * second * static_cast<float>(scales >> 8 & 0xff);
+    out[0].minimum = m * static_cast<float>(minimums & 0xff);
+    out[1].minimum = m * static_cast<float>(minimums >> 8 & 0xff);
 }
 
 // The second group's codes are 16 times what they are.
@@ -244,24 +271,23 @@ template <>
 struct LaneGroups<WeightType::q4_k> {
     static constexpr CodeKind kKind{.is_unsigned = true, .minimum = true};
     static constexpr uint32_t kChunkBytes = 144;
+    static constexpr bool kWhole = true;
     struct Raw {
         uint4 head, codes[2];
     };
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
-    __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t) {
+    __device__ static Raw load(const std::byte* chunk, uint32_t t) {
         const auto* at = reinterpret_cast<const uint4*>(chunk);
         return {at[0], {at[1 + 2 * t], at[2 + 2 * t]}};
     }
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t t, uint32_t j) {
+    __device__ static void scales(const Raw& raw, uint32_t t, GroupScales (&out)[2]) {
+        scales_and_minimums(raw.head, t, 1, 1.0f / 16, out);
+    }
+    __device__ static void codes(const Raw& raw, uint32_t, uint32_t j, uint32_t (&code)[8]) {
         const uint32_t words[8] = {raw.codes[0].x, raw.codes[0].y, raw.codes[0].z, raw.codes[0].w,
                                    raw.codes[1].x, raw.codes[1].y, raw.codes[1].z, raw.codes[1].w};
-        GroupCodes out;
 #pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) out.code[i] = words[i] & (j ? 0xf0f0f0f0 : 0x0f0f0f0f);
-        const float2 pair = scale_and_minimum(raw.head, 2 * t + j);
-        out.scale[0] = j ? pair.x * (1.0f / 16) : pair.x;
-        out.minimum = pair.y;
-        return out;
+        for (uint32_t i = 0; i < 8; ++i) code[i] = words[i] & (j ? 0xf0f0f0f0 : 0x0f0f0f0f);
     }
 };
 // 8 code
@@ -269,28 +295,27 @@ template <>
 struct LaneGroups<WeightType::q5_k> {
     static constexpr CodeKind kKind{.is_unsigned = true, .minimum = true};
     static constexpr uint32_t kChunkBytes = 176;
+    static constexpr bool kWhole = true;
     struct Raw {
         uint4 head, fifth[2], codes[2];
     };
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
-    __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t) {
+    __device__ static Raw load(const std::byte* chunk, uint32_t t) {
         const auto* at = reinterpret_cast<const uint4*>(chunk);
         return {at[0], {at[1], at[2]}, {at[3 + 2 * t], at[4 + 2 * t]}};
     }
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t t, uint32_t j) {
+    __device__ static void scales(const Raw& raw, uint32_t t, GroupScales (&out)[2]) {
+        scales_and_minimums(raw.head, t, 1.0f / 8, 1.0f / 8, out);
+    }
+    __device__ static void codes(const Raw& raw, uint32_t t, uint32_t j, uint32_t (&code)[8]) {
         const uint32_t words[8] = {raw.codes[0].x, raw.codes[0].y, raw.codes[0].z, raw.codes[0].w,
                                    raw.codes[1].x, raw.codes[1].y, raw.codes[1].z, raw.codes[1].w};
         const uint32_t fifth[8] = {raw.fifth[0].x, raw.fifth[0].y, raw.fifth[0].z, raw.fifth[0].w,
                                    raw.fifth[1].x, raw.fifth[1].y, raw.fifth[1].z, raw.fifth[1].w};
-        GroupCodes out;
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i)
-            out.code[i] = merged<0x78787878, 0x80808080>(j ? words[i] >> 1 : words[i] << 3,
-                                                         fifth[i] << (7 - (2 * t + j)));
-        const float2 pair = scale_and_minimum(raw.head, 2 * t + j);
-        out.scale[0] = pair.x * (1.0f / 8);
-        out.minimum = pair.y;
-        return out;
+            code[i] = merged<0x78787878, 0x80808080>(j ? words[i] >> 1 : words[i] << 3,
+                                                     fifth[i] << (7 - (2 * t + j)));
     }
 };
 // Thread t: the low and the high nibbles of 32 bytes, and two pairs of the bits above. 4 (code -
@@ -299,12 +324,13 @@ template <>
 struct LaneGroups<WeightType::q6_k> {
     static constexpr CodeKind kKind{.two_scales = true};
     static constexpr uint32_t kChunkBytes = 210;
+    static constexpr bool kWhole = true;
     struct Raw {
         Unaligned<32, 2, 8> low, high;
         uint32_t scales, d;  // four signed bytes; f16
     };
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return t / 2 * 4 + t % 2 + 2 * j; }
-    __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t) {
+    __device__ static Raw load(const std::byte* chunk, uint32_t t) {
         Raw raw;
         raw.low.load(chunk + 32 * t);
         raw.high.load(chunk + 128 + t / 2 * 32);
@@ -313,47 +339,52 @@ struct LaneGroups<WeightType::q6_k> {
         raw.d = pairs[8];
         return raw;
     }
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t t, uint32_t j) {
+    __device__ static void scales(const Raw& raw, uint32_t, GroupScales (&out)[2]) {
+        const float d = low_half(raw.d) * (1.0f / 4);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i)
+            out[i / 2].scale[i % 2] =
+                d * static_cast<float>(static_cast<int8_t>(raw.scales >> 8 * i));
+    }
+    __device__ static void codes(const Raw& raw, uint32_t t, uint32_t j, uint32_t (&code)[8]) {
         uint32_t low[8], high[8];
         raw.low.words(low);
         raw.high.words(high);
-        GroupCodes out;
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i)
-            out.code[i] = merged<0x3c3c3c3c, 0xc0c0c0c0, 0x80808080>(
+            code[i] = merged<0x3c3c3c3c, 0xc0c0c0c0, 0x80808080>(
                 j ? low[i] >> 2 : low[i] << 2, high[i] << (6 - (t % 2 * 2 + 4 * j)));
-        const float d = low_half(raw.d) * (1.0f / 4);
-        out.scale[0] = d * static_cast<float>(static_cast<int8_t>(raw.scales >> 16 * j));
-        out.scale[1] = d * static_cast<float>(static_cast<int8_t>(raw.scales >> (16 * j + 8)));
-        return out;
     }
 };
 template <>
 struct LaneGroups<WeightType::iq4_xs> {
     static constexpr CodeKind kKind{};
     static constexpr uint32_t kChunkBytes = 136;
+    static constexpr bool kWhole = true;
     struct Raw {
         uint2 head, codes[4];
     };
     __device__ static uint32_t group(uint32_t t, uint32_t j) { return 2 * t + j; }
-    __device__ static Raw load(const std::byte* chunk, uint32_t t, uint32_t) {
+    __device__ static Raw load(const std::byte* chunk, uint32_t t) {
         const auto* at = reinterpret_cast<const uint2*>(chunk);
         Raw raw{at[0], {}};
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i) raw.codes[i] = at[1 + 4 * t + i];
         return raw;
     }
-    __device__ static GroupCodes codes(const Raw& raw, uint32_t t, uint32_t j) {
-        const uint2 first = j ? raw.codes[2] : raw.codes[0];
-        const uint2 second = j ? raw.codes[3] : raw.codes[1];
+    __device__ static void scales(const Raw& raw, uint32_t t, GroupScales (&out)[2]) {
+        const float d = low_half(raw.head.x);
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j) {
+            const uint32_t low = raw.head.y >> (8 * t + 4 * j) & 15;
+            const uint32_t high = raw.head.x >> 16 >> (4 * t + 2 * j) & 3;
+            out[j].scale[0] = d * static_cast<float>(static_cast<int>(low | high << 4) - 32);
+        }
+    }
+    __device__ static void codes(const Raw& raw, uint32_t, uint32_t j, uint32_t (&code)[8]) {
+        const uint2 first = raw.codes[2 * j], second = raw.codes[2 * j + 1];
         const uint32_t nibbles[4] = {first.x, first.y, second.x, second.y};
-        GroupCodes out;
-        look_up<kSignedNonlinear>(nibbles, out.code);
-        const uint32_t low = raw.head.y >> (8 * t + 4 * j) & 15;
-        const uint32_t high = raw.head.x >> 16 >> (4 * t + 2 * j) & 3;
-        out.scale[0] =
-            low_half(raw.head.x) * static_cast<float>(static_cast<int>(low | high << 4) - 32);
-        return out;
+        look_up<kSignedNonlinear>(nibbles, code);
     }
 };
 

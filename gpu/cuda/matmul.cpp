@@ -62,6 +62,7 @@ Result<void> CudaKernels::load_matmuls() {
             return r;
     }
     if (auto r = find("matvec", {{"matvec", &to.matvec},
+                                 {"matvec_wide", &to.matvec_wide},
                                  {"matvec_rows", &to.matvec_rows},
                                  {"matvec_any", &to.matvec_any},
                                  {"expert_matvec_gate_up", &to.gate_up},
@@ -85,8 +86,12 @@ Result<void> CudaKernels::load_matmuls() {
     };
     to.shared_per_processor = attribute(kSharedPerProcessor);
     const uint32_t shared_per_block = before_80 ? 64u << 10 : attribute(kSharedPerBlock);
-    to.shared_per_block = std::min(kMatvecShared, std::max(shared_per_block, 48u << 10) - kMatvecRowsOwn);
-    for (const Function function : {to.matvec, to.matvec_rows, to.gate_up, to.down})
+    to.shared_per_block =
+        std::min(kMatvecShared, std::max(shared_per_block, 48u << 10) - kMatvecRowsOwn);
+    uint32_t tile = 0;
+    for (const FastType& type : kFastTypes) tile = std::max(tile, chunk_format(type.type).tile());
+    to.split = kMatvecSplit * tile <= to.shared_per_block ? kMatvecSplit : kMatvecThreads / 32;
+    for (const Function function : {to.matvec, to.matvec_wide, to.matvec_rows, to.gate_up, to.down})
         if (auto r = allow(function, to.shared_per_block); !r) return r;
     if (auto r = allow(to.dense_wgmma, kDenseShared); !r) return r;
     for (const auto& [kernels, bytes] : {std::pair{&to.wgmma_q4_k, kExpertWgmma.shared_q4_k},
@@ -201,42 +206,52 @@ void CudaKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {
 // Work: 2 rows cols operations an activation row. Bytes: the weights once.
 void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations& in) {
     // One launch for all jobs of block types, one for all others.
-    const bool one = in.rows == 1;
+    const MatvecShape shape = matvec_shape(in.cols, matmuls_.split);
+    const bool small = shape.threads() <= kMatvecThreads && in.rows == 1;
     for (const bool blocks_of_weights : {true, false}) {
-        Matvec launch{{}, 0, in.cols, in.rows, in.codes, code_bytes(in.cols), in.values, {}};
+        Matvec launch{};
+        launch.cols = in.cols;
+        launch.rows = in.rows;
+        launch.x = in.codes;
+        launch.x_bytes = static_cast<uint32_t>(code_bytes(in.cols));
+        launch.values = in.values;
         const Function function = !blocks_of_weights ? matmuls_.matvec_any
-                                  : one              ? matmuls_.matvec
-                                                     : matmuls_.matvec_rows;
-        const MatvecShape shape = matvec_shape(in.cols);
-        const auto groups_of = [&](const MatvecJob& job) {
-            return divided(job.features, kMatvecTile * shape.tiles);
-        };
+                                  : in.rows > 1      ? matmuls_.matvec_rows
+                                  : small            ? matmuls_.matvec
+                                                     : matmuls_.matvec_wide;
         const auto queue_jobs = [&] {
             if (launch.jobs == 0) return;
             const std::span<MatvecJob> all(launch.job, launch.jobs);
             uint32_t groups = 0, bytes = 0, blocks = 0;
             for (const MatvecJob& job : all) {
-                groups += groups_of(job);
+                groups += job.groups;
                 bytes = std::max(bytes, chunk_format(job.type).tile());
             }
-            const MatvecPlan plan =
-                matvec_plan(in.cols, groups, bytes, one ? kMatvecOwn : kMatvecRowsOwn,
-                            one || !blocks_of_weights ? kMatvecBlocks : kMatvecRowBlocks);
+            const MatvecPlan plan = matvec_plan(
+                shape, in.cols, groups, bytes,
+                in.rows == 1 && blocks_of_weights ? kMatvecOwn : kMatvecRowsOwn,
+                small && blocks_of_weights ? kMatvecThreads * kMatvecBlocks : kMatvecWideThreads);
             for (MatvecJob& job : all) {
                 job.first_block = blocks;
-                job.blocks = divided(groups_of(job), plan.groups);
+                job.blocks = divided(job.groups, plan.groups);
                 blocks += job.blocks;
             }
-            launch.launch = {shape, plan.stages, 0};
+            launch.launch = {shape, 65536 / shape.split + 1, plan.stages, 0};
             queue_early(function, {blocks, 1, 1}, {shape.threads(), 1, 1}, plan.bytes, launch);
             launch.jobs = 0;
         };
         for (const Matmul& job : jobs) {
             const Weight& weight = job.weight;
             if (is_block_type(weight.type) != blocks_of_weights) continue;
-            launch.job[launch.jobs++] = {weight.data, job.out, row_bytes(weight.type, weight.cols),
-                                         weight.rows, 0,       0,
-                                         weight.type, job.add};
+            launch.job[launch.jobs++] = {weight.data,
+                                         job.out,
+                                         static_cast<uint32_t>(row_bytes(weight.type, weight.cols)),
+                                         weight.rows,
+                                         divided(weight.rows, kMatvecTile * shape.tiles),
+                                         0,
+                                         0,
+                                         weight.type,
+                                         job.add};
             if (launch.jobs == kMatvecJobs) queue_jobs();
         }
         queue_jobs();
@@ -244,15 +259,14 @@ void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations&
 }
 
 // All blocks run at once. Where that leaves a warp one chunk it needs one stage.
-CudaKernels::MatvecPlan CudaKernels::matvec_plan(uint32_t cols, uint32_t groups,
-                                                 uint32_t chunk_bytes, uint32_t own_bytes,
-                                                 uint32_t most) const {
-    const MatvecShape shape = matvec_shape(cols);
+CudaKernels::MatvecPlan CudaKernels::matvec_plan(const MatvecShape& shape, uint32_t cols,
+                                                 uint32_t groups, uint32_t chunk_bytes,
+                                                 uint32_t own_bytes, uint32_t threads) const {
     const auto processors = static_cast<uint32_t>(device_.facts().processors);
     const uint32_t stage = shape.split * shape.tiles * chunk_bytes;
     const auto at_once = [&](uint32_t stages) {
         const uint32_t fit = matmuls_.shared_per_processor / (stages * stage + own_bytes);
-        return processors * std::clamp(fit, 1u, most * kMatvecThreads / shape.threads());
+        return processors * std::clamp(fit, 1u, threads / shape.threads());
     };
     const bool single = divided(cols, 256) <= shape.split && groups <= at_once(1);
     if (single) return {1, 1, stage};

@@ -52,26 +52,28 @@ struct PlainExperts {
 // ---- decode steps (matvec.cu): 1 to 8 rows of codes (decode_codes.h) or of values ---------------
 
 inline constexpr uint32_t kMatvecRows = 8, kMatvecJobs = 8;
-inline constexpr uint32_t kMatvecTile = 16;                         // weight rows of a warp
-inline constexpr uint32_t kMatvecThreads = 256;                     // of a block, at most
-inline constexpr uint32_t kMatvecBlocks = 3, kMatvecRowBlocks = 2;  // a multiprocessor; many rows
-inline constexpr uint32_t kMatvecShared = 90 << 10;                 // dynamic, of a block, at most
+inline constexpr uint32_t kMatvecTile = 16;  // weight rows of a warp
+// Blocks of one row have up to kMatvecThreads, kMatvecBlocks of them a multiprocessor; where a
+// tile's columns are more than those take, or rows, up to kMatvecSplit warps and half as many.
+inline constexpr uint32_t kMatvecThreads = 256, kMatvecBlocks = 3;
+inline constexpr uint32_t kMatvecSplit = 16, kMatvecWideThreads = 512;
+inline constexpr uint32_t kMatvecShared = 180 << 10;  // dynamic, of a block, at most
 
 // Shared memory of a block beside its stages, of one row and of many: sums, and what the driver
 // takes.
-inline constexpr uint32_t kMatvecOwn = 2 << 10, kMatvecRowsOwn = 9 << 10;
+inline constexpr uint32_t kMatvecOwn = 3 << 10, kMatvecRowsOwn = 17 << 10;
 
-// How the warps of a block share its work: `split` of them take the columns of one tile, chunk
-// (256 columns) by chunk in turn; `tiles` tiles are the block's group. It depends on nothing but
-// the columns.
+// How the warps of a block share its work: `split` of them, `most` at most, take the columns of one
+// tile, chunk (256 columns) by chunk in turn; `tiles` tiles are the block's group. It depends on
+// nothing but the columns and the device.
 struct MatvecShape {
     uint32_t split, tiles;
     constexpr uint32_t threads() const { return 32 * split * tiles; }
 };
-constexpr MatvecShape matvec_shape(uint32_t cols) {
-    const uint32_t chunks = (cols + 255) / 256, turns = (chunks + 7) / 8;
+constexpr MatvecShape matvec_shape(uint32_t cols, uint32_t most) {
+    const uint32_t chunks = (cols + 255) / 256, turns = (chunks + most - 1) / most;
     const uint32_t split = (chunks + turns - 1) / turns;
-    return {split, 8 / split};
+    return {split, split < 8 ? 8 / split : 1};
 }
 
 // How a chunk of a row lies in shared memory: from the multiple of 16 bytes before it. Types that
@@ -94,14 +96,15 @@ GRANARY_HOST_DEVICE constexpr ChunkFormat chunk_format(WeightType type);
 // own ahead.
 struct MatvecLaunch {
     MatvecShape shape;
+    uint32_t inverse_split;  // n * this / 65,536 is n / split, for numbers of warps
     uint32_t stages;
     uint32_t codes_at;  // in shared memory: those of an expert's inner values
 };
 struct MatvecJob {
     const std::byte* weight;
     float* out;  // [rows, features]
-    size_t row_bytes;
-    uint32_t features;
+    uint32_t row_bytes, features;
+    uint32_t groups;               // of tiles
     uint32_t first_block, blocks;  // of this job among all of the launch
     WeightType type;
     bool add;
@@ -111,20 +114,21 @@ struct Matvec {
     uint32_t jobs;
     uint32_t cols, rows;
     const std::byte* x;  // codes [rows, x_bytes]
-    size_t x_bytes;
+    uint32_t x_bytes;
     const float* values;  // [rows, cols], of what takes any type
     MatvecLaunch launch;
 };
 
-// Experts of a decode step: grid (blocks, routes).
+// Experts of a decode step: grid (blocks, used, rows).
 struct ExpertMatvec {
     const ExpertEntry* entries;
     const int32_t* expert;  // [routes]
     const std::byte* x;     // gate and up: codes [rows, x_bytes]; down: f16 [routes, x_bytes]
     const float* values;    // gate and up of any type: [rows, cols]
     std::byte* out;         // f16 [routes, out_bytes]
-    size_t x_bytes, out_bytes, row_bytes[2];  // of gate and up, or of down
-    uint32_t used, cols, features;
+    size_t x_bytes, out_bytes;
+    uint32_t row_bytes[2];  // of gate and up, or of down
+    uint32_t cols, features, groups;
     WeightType type[2];
     MatvecLaunch launch;
     ExpertSet list;

@@ -34,12 +34,23 @@ struct Tiles {
     uint32_t cols;
     uint32_t group, step, groups;  // the block's first group of tiles, the next, the end
 
-    // Chunk `chunk` of row r of tile `tile`, 0 .. 15; rows past the end repeat the last.
-    __device__ __forceinline__ const std::byte* at(uint32_t tile, uint32_t r, size_t chunk,
-                                                   bool is_high) const {
+    // Row r, 0 .. 15, of tile `tile`, `from` bytes on; rows past the end repeat the last.
+    __device__ __forceinline__ const std::byte* at(uint32_t tile, uint32_t r, bool is_high,
+                                                   uint32_t from) const {
         const uint32_t row = tile * per_tile + r % 8;
-        return !is_high ? low + size_t{min(row, rows - 1)} * low_bytes + chunk
-                        : high + size_t{min(row + high_from, rows - 1)} * high_bytes + chunk;
+        // Products of 32 bits are one instruction.
+        return !is_high ? low + from + uint64_t{min(row, rows - 1)} * low_bytes
+                        : high + from + uint64_t{min(row + high_from, rows - 1)} * high_bytes;
+    }
+    // Its address as far as it decides about alignment.
+    __device__ __forceinline__ uint32_t low_bits(uint32_t tile, uint32_t r, bool is_high,
+                                                 uint32_t from) const {
+        const uint32_t row = tile * per_tile + r % 8;
+        return !is_high ? address_bits(low) + from + min(row, rows - 1) * low_bytes
+                        : address_bits(high) + from + min(row + high_from, rows - 1) * high_bytes;
+    }
+    __device__ __forceinline__ static uint32_t address_bits(const std::byte* pointer) {
+        return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pointer));
     }
 };
 
@@ -59,10 +70,9 @@ __device__ __forceinline__ int dot_four(uint32_t code, uint32_t x, int sum) {
     return __dp4a(static_cast<int>(code), static_cast<int>(x), sum);
 }
 
-template <class Groups, bool kFine>
-__device__ __forceinline__ void add_group(float& sum, const GroupCodes& weights,
-                                          const DecodeColumns& x) {
-    constexpr CodeKind kKind = Groups::kKind;
+template <CodeKind kKind, bool kFine>
+__device__ __forceinline__ void add_group(float& sum, const uint32_t (&code)[8],
+                                          const GroupScales& scales, const DecodeColumns& x) {
     constexpr uint32_t kParts = kKind.two_scales ? 2 : 1;
     float product = 0;
 #pragma unroll
@@ -70,14 +80,14 @@ __device__ __forceinline__ void add_group(float& sum, const GroupCodes& weights,
         int coarse = 0, fine = 0;
 #pragma unroll
         for (uint32_t k = part * 8 / kParts; k < (part + 1) * 8 / kParts; ++k) {
-            coarse = dot_four<kKind.is_unsigned>(weights.code[k], x.coarse[k], coarse);
-            if (kFine) fine = dot_four<kKind.is_unsigned>(weights.code[k], x.fine[k], fine);
+            coarse = dot_four<kKind.is_unsigned>(code[k], x.coarse[k], coarse);
+            if (kFine) fine = dot_four<kKind.is_unsigned>(code[k], x.fine[k], fine);
         }
         const auto total = static_cast<float>(kFine ? coarse * 256 + fine : coarse);
-        product = part == 0 ? weights.scale[0] * total : fmaf(weights.scale[part], total, product);
+        product = part == 0 ? scales.scale[0] * total : fmaf(scales.scale[part], total, product);
     }
     sum = fmaf(product, x.scale, sum);
-    if (kKind.minimum) sum = fmaf(-weights.minimum, x.sum, sum);
+    if (kKind.minimum) sum = fmaf(-scales.minimum, x.sum, sum);
 }
 
 template <WeightType kType, uint32_t kMostRows, bool kFine>
@@ -87,35 +97,61 @@ struct Blocks {
     static constexpr ChunkFormat kFormat = chunk_format(kType);
     static_assert(kFormat.bytes == Groups::kChunkBytes);
     const std::byte* x;  // codes of the first row
-    size_t x_bytes;
-    uint32_t rows, groups;
+    uint32_t x_bytes, rows, groups;
+
+    // A thread's two groups of a row of weights: groups past the end weigh nothing.
+    struct Row {
+        typename Groups::Raw raw;
+        GroupScales scales[2];
+
+        __device__ __forceinline__ Row(const std::byte* chunk, uint32_t first_group,
+                                       uint32_t groups)
+            : raw(Groups::load(chunk, threadIdx.x % 4)) {
+            Groups::scales(raw, threadIdx.x % 4, scales);
+            if constexpr (!Groups::kWhole)
+#pragma unroll
+                for (uint32_t j = 0; j < 2; ++j)
+                    if (first_group + Groups::group(threadIdx.x % 4, j) >= groups)
+                        scales[j].scale[0] = scales[j].minimum = 0;
+        }
+    };
+    __device__ __forceinline__ DecodeColumns columns(uint32_t row, uint32_t group) const {
+        const auto* const all = reinterpret_cast<const DecodeGroup*>(x + row * x_bytes);
+        return DecodeColumns::load<kFine>(all[Groups::kWhole ? group : min(group, groups - 1)]);
+    }
 
     __device__ __forceinline__ void add(float (&sum)[kRows][2], const std::byte* low,
                                         const std::byte* high, uint32_t chunk) const {
+        constexpr CodeKind kKind = Groups::kKind;
         const uint32_t t = threadIdx.x % 4;
+        if constexpr (kRows == 1) {
+            // Activations first: they come from the L2 cache.
+            const DecodeColumns of[2] = {columns(0, chunk * 8 + Groups::group(t, 0)),
+                                         columns(0, chunk * 8 + Groups::group(t, 1))};
 #pragma unroll
-        for (uint32_t j = 0; j < 2; ++j) {
-            const uint32_t group = chunk * 8 + Groups::group(t, j);
-            const bool some = group < groups;
-            const auto columns = [&](uint32_t row) {
-                const auto* const all = reinterpret_cast<const DecodeGroup*>(x + row * x_bytes);
-                return some ? DecodeColumns::load<kFine>(all[group]) : DecodeColumns::zeros();
-            };
-            // The first row's are under way while weights are read.
-            DecodeColumns of_row = columns(0);
-            typename Groups::Raw low_raw = {}, high_raw = {};
-            if (some) {
-                low_raw = Groups::load(low, t, j);
-                high_raw = Groups::load(high, t, j);
+            for (uint32_t half = 0; half < 2; ++half) {
+                const Row weights(half ? high : low, chunk * 8, groups);
+#pragma unroll
+                for (uint32_t j = 0; j < 2; ++j) {
+                    uint32_t code[8];
+                    Groups::codes(weights.raw, t, j, code);
+                    add_group<kKind, kFine>(sum[0][half], code, weights.scales[j], of[j]);
+                }
             }
-            const GroupCodes of_low = Groups::codes(low_raw, t, j);
-            const GroupCodes of_high = Groups::codes(high_raw, t, j);
+        } else {
+            const Row of_low(low, chunk * 8, groups), of_high(high, chunk * 8, groups);
 #pragma unroll
-            for (uint32_t row = 0; row < kRows; ++row) {
-                if (kRows > 1 && row >= rows) break;
-                if (row > 0) of_row = columns(row);
-                add_group<Groups, kFine>(sum[row][0], of_low, of_row);
-                add_group<Groups, kFine>(sum[row][1], of_high, of_row);
+            for (uint32_t j = 0; j < 2; ++j) {
+                uint32_t code[2][8];
+                Groups::codes(of_low.raw, t, j, code[0]);
+                Groups::codes(of_high.raw, t, j, code[1]);
+#pragma unroll
+                for (uint32_t row = 0; row < kRows; ++row) {
+                    if (row >= rows) break;
+                    const DecodeColumns of = columns(row, chunk * 8 + Groups::group(t, j));
+                    add_group<kKind, kFine>(sum[row][0], code[0], of_low.scales[j], of);
+                    add_group<kKind, kFine>(sum[row][1], code[1], of_high.scales[j], of);
+                }
             }
         }
     }
@@ -189,46 +225,49 @@ struct AnyType {
 // ---- tiles
 
 // Sums of the 16 weight rows of a tile from each warp, of two tiles in turn.
-template <uint32_t kRows>
-using Parts = float[2][kMatvecThreads / 32][kRows][kMatvecTile];
+template <uint32_t kRows, uint32_t kSplit>
+using Parts = float[2][kSplit][kRows][kMatvecTile];
 
 // For each tile of the block's groups, by the tile's first warp: finish.begin(tile), then
 // finish.end(tile, total), where total(row, r) is the tile's weight row r times an activation row.
 // Once the kernels ahead have ended it calls work(), which gives what multiplies.
-template <class Product, class Work, class Finish>
+template <class Product, uint32_t kSplit, class Work, class Finish>
 __device__ __forceinline__ void multiply(const Tiles& tiles, const MatvecLaunch& launch,
-                                         std::byte* memory, Parts<Product::kRows>& part,
+                                         std::byte* memory, Parts<Product::kRows, kSplit>& part,
                                          const Work& work, Finish&& finish) {
     constexpr ChunkFormat kFormat = Product::kFormat;
     constexpr bool kStaged = kFormat.bytes > 0;
     constexpr uint32_t kRows = Product::kRows;
     constexpr uint32_t kPieces = kFormat.pieces(), kStride = kFormat.stride();
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
-    const uint32_t split = launch.shape.split, first = warp % split;
+    const uint32_t split = launch.shape.split;
+    const uint32_t number = warp * launch.inverse_split >> 16;  // warp / split
+    const uint32_t first = warp - number * split;
     const uint32_t chunks = (tiles.cols + 255) / 256;
-    const auto tile_of = [&](uint32_t group) { return group * launch.shape.tiles + warp / split; };
+    const auto tile_of = [&](uint32_t group) { return group * launch.shape.tiles + number; };
     std::byte* const mine = memory + warp * launch.stages * kFormat.tile();
 
     const ReadOnce once;
+    // Four rows at a time, eight lanes a row.
+    const uint32_t lane_byte = lane % 8 * 16;
+    const uint32_t to_lane = shared_address(mine) + lane / 8 * kStride + lane_byte;
     uint32_t next_group = tiles.group, next_chunk = first;
     const auto bring = [&](uint32_t stage) {
         if constexpr (kStaged) {
             if (next_group < tiles.groups) {
-                const uint32_t to = shared_address(mine) + stage * kFormat.tile();
+                const uint32_t to = to_lane + stage * kFormat.tile();
                 const uint32_t tile = tile_of(next_group), from = next_chunk * kFormat.bytes;
                 const uint32_t left = min(kFormat.bytes, tiles.low_bytes - from);
-                // Four rows at a time, eight lanes a row.
 #pragma unroll
                 for (uint32_t i = 0; i < kMatvecTile; i += 4) {
-                    const uint32_t r = i + lane / 8;
-                    const std::byte* const row = tiles.at(tile, r, from, i >= kMatvecTile / 2);
+                    const std::byte* row = tiles.at(tile, i + lane / 8, i >= kMatvecTile / 2, from);
                     const uint32_t shift = kFormat.shift(row);
+                    const int count = static_cast<int>(shift + left - lane_byte);
+                    row = row - shift + lane_byte;
 #pragma unroll
-                    for (uint32_t piece = 0; piece < kPieces; piece += 8) {
-                        const uint32_t byte = (piece + lane % 8) * 16;
-                        if (byte < shift + left)
-                            once.copy_16(to + r * kStride + byte, row - shift + byte);
-                    }
+                    for (uint32_t piece = 0; piece < kPieces; piece += 8)
+                        if (static_cast<int>(piece * 16) < count)
+                            once.copy_16(to + i * kStride + piece * 16, row + piece * 16);
                 }
                 next_chunk += split;
                 if (next_chunk >= chunks) {
@@ -255,17 +294,18 @@ __device__ __forceinline__ void multiply(const Tiles& tiles, const MatvecLaunch&
                 else
                     copies_wait<0>();
                 __syncwarp();
-                const std::byte* const here = mine + stage * kFormat.tile();
-                const auto row = [&](uint32_t r) {
-                    const std::byte* const from = tiles.at(tile, r, chunk * kFormat.bytes, r >= 8);
-                    return here + r * kStride + kFormat.shift(from);
+                const std::byte* here = mine + stage * kFormat.tile() + g * kStride;
+                const auto shift = [&](bool is_high) {
+                    return kFormat.align == 16
+                               ? 0
+                               : tiles.low_bits(tile, g, is_high, chunk * kFormat.bytes) % 16;
                 };
-                product.add(sum, row(g), row(g + 8), chunk);
+                product.add(sum, here + shift(false), here + 8 * kStride + shift(true), chunk);
                 __syncwarp();
                 bring(stage);
                 stage = stage + 1 < launch.stages ? stage + 1 : 0;
             } else {
-                product.add(sum, tiles.at(tile, g, 0, false), tiles.at(tile, g, 0, true), chunk);
+                product.add(sum, tiles.at(tile, g, false, 0), tiles.at(tile, g, true, 0), chunk);
             }
         }
 #pragma unroll
@@ -281,7 +321,9 @@ __device__ __forceinline__ void multiply(const Tiles& tiles, const MatvecLaunch&
         if (first == 0)
             finish.end(tile, [&](uint32_t row, uint32_t r) {
                 float all = part[turn][warp][row][r];
-                for (uint32_t i = 1; i < split; ++i) all += part[turn][warp + i][row][r];
+#pragma unroll
+                for (uint32_t i = 1; i < kSplit; ++i)
+                    if (i < split) all += part[turn][warp + i][row][r];
                 return all;
             });
         turn ^= 1;
@@ -302,12 +344,12 @@ __device__ __forceinline__ void multiply(const Tiles& tiles, const MatvecLaunch&
 
 // Blocks of `type`, which is one of those with code of their own. codes(): of the first row, called
 // once the kernels ahead have ended.
-template <uint32_t kRows, bool kFine, class Codes, class Finish>
+template <uint32_t kRows, uint32_t kSplit, bool kFine, class Codes, class Finish>
 __device__ __forceinline__ void multiply_blocks(WeightType type, const Tiles& tiles,
-                                                const MatvecLaunch& launch, size_t x_bytes,
+                                                const MatvecLaunch& launch, uint32_t x_bytes,
                                                 uint32_t rows, std::byte* memory,
                                                 const Codes& codes, Finish&& finish) {
-    __shared__ Parts<kRows> part;
+    __shared__ Parts<kRows, kSplit> part;
     switch (type) {
 #define GRANARY_CASE(name)                                               \
     case WeightType::name: {                                             \
@@ -330,16 +372,11 @@ template <class Value, class Finish>
 __device__ __forceinline__ void multiply_any(const WeightType (&type)[2], const Tiles& tiles,
                                              const MatvecLaunch& launch, const Value* x,
                                              size_t x_values, uint32_t rows, Finish&& finish) {
-    __shared__ Parts<kMatvecRows> part;
+    __shared__ Parts<kMatvecRows, kMatvecSplit> part;
     using Product = AnyType<Value>;
     multiply<Product>(
         tiles, launch, nullptr, part,
         [&] { return Product{x, x_values, rows, tiles.cols, type[0], type[1]}; }, finish);
-}
-
-__device__ __forceinline__ uint32_t groups_of(uint32_t rows, uint32_t per_tile,
-                                              const MatvecShape& shape) {
-    return (rows + per_tile * shape.tiles - 1) / (per_tile * shape.tiles);
 }
 
 // ---- dense matrices: out (+)= weight x. Grid: the blocks of all jobs.
@@ -382,26 +419,25 @@ __device__ __forceinline__ const MatvecJob& job_of_block(const Matvec& all) {
     return all.job[number];
 }
 __device__ __forceinline__ Tiles tiles_of(const Matvec& all, const MatvecJob& job) {
-    const auto row_bytes = static_cast<uint32_t>(job.row_bytes);
     return {job.weight,
             job.weight,
-            row_bytes,
-            row_bytes,
+            job.row_bytes,
+            job.row_bytes,
             job.features,
             kMatvecTile,
             8,
             all.cols,
             blockIdx.x - job.first_block,
             job.blocks,
-            groups_of(job.features, kMatvecTile, all.launch.shape)};
+            job.groups};
 }
 
-template <uint32_t kRows>
+template <uint32_t kRows, uint32_t kSplit>
 __device__ __forceinline__ void dense(const Matvec& all) {
     extern __shared__ __align__(16) std::byte memory[];
     let_next_begin();
     const MatvecJob& job = job_of_block(all);
-    multiply_blocks<kRows, true>(
+    multiply_blocks<kRows, kSplit, true>(
         job.type, tiles_of(all, job), all.launch, all.x_bytes, all.rows, memory,
         [&] { return all.x; }, DenseFinish<kRows>{job, all.rows, {}});
 }
@@ -430,28 +466,20 @@ __device__ __forceinline__ void gate_up(const ExpertMatvec& job) {
     extern __shared__ __align__(16) std::byte memory[];
     wait_for_kernels_ahead();
     let_next_begin();
-    const uint32_t route = blockIdx.y, row = route / job.used;
+    const uint32_t row = blockIdx.z, route = row * gridDim.y + blockIdx.y;
     const int32_t expert = job.expert[route];
     if (!job.list.has(expert)) return;
     const ExpertEntry entry = job.entries[expert];
-    const Tiles tiles{entry.gate,
-                      entry.up,
-                      static_cast<uint32_t>(job.row_bytes[0]),
-                      static_cast<uint32_t>(job.row_bytes[1]),
-                      job.features,
-                      kMatvecTile / 2,
-                      0,
-                      job.cols,
-                      blockIdx.x,
-                      gridDim.x,
-                      groups_of(job.features, kMatvecTile / 2, job.launch.shape)};
+    const Tiles tiles{entry.gate,      entry.up, job.row_bytes[0], job.row_bytes[1], job.features,
+                      kMatvecTile / 2, 0,        job.cols,         blockIdx.x,       gridDim.x,
+                      job.groups};
     const GateUpFinish finish{reinterpret_cast<__half*>(job.out + route * job.out_bytes),
                               job.features};
     if constexpr (kAny)
         multiply_any(job.type, tiles, job.launch, job.values + size_t{row} * job.cols, 0, 1,
                      finish);
     else
-        multiply_blocks<1, false>(
+        multiply_blocks<1, kMatvecThreads / 32, false>(
             job.type[0], tiles, job.launch, 0, 1, memory, [&] { return job.x + row * job.x_bytes; },
             finish);
 }
@@ -475,23 +503,14 @@ template <bool kAny>
 __device__ __forceinline__ void down(const ExpertMatvec& job) {
     extern __shared__ __align__(16) std::byte memory[];
     let_next_begin();
-    const uint32_t route = blockIdx.y;
+    const uint32_t route = blockIdx.z * gridDim.y + blockIdx.y;
     const int32_t expert = __ldcg(job.expert + route);
     if (!job.list.has(expert)) return wait_for_kernels_ahead();
     const auto* const weight = reinterpret_cast<const std::byte*>(
         __ldcg(reinterpret_cast<const unsigned long long*>(&job.entries[expert].down)));
-    const auto row_bytes = static_cast<uint32_t>(job.row_bytes[0]);
-    const Tiles tiles{weight,
-                      weight,
-                      row_bytes,
-                      row_bytes,
-                      job.features,
-                      kMatvecTile,
-                      8,
-                      job.cols,
-                      blockIdx.x,
-                      gridDim.x,
-                      groups_of(job.features, kMatvecTile, job.launch.shape)};
+    const Tiles tiles{weight,      weight, job.row_bytes[0], job.row_bytes[0], job.features,
+                      kMatvecTile, 8,      job.cols,         blockIdx.x,       gridDim.x,
+                      job.groups};
     const auto* const x = reinterpret_cast<const __half*>(job.x + route * job.x_bytes);
     const DownFinish finish{reinterpret_cast<__half*>(job.out + route * job.out_bytes),
                             job.features};
@@ -499,7 +518,7 @@ __device__ __forceinline__ void down(const ExpertMatvec& job) {
         multiply_any({job.type[0], job.type[0]}, tiles, job.launch, x, 0, 1, finish);
     } else {
         std::byte* const codes = memory + job.launch.codes_at;
-        multiply_blocks<1, false>(
+        multiply_blocks<1, kMatvecThreads / 32, false>(
             job.type[0], tiles, job.launch, 0, 1, memory,
             [&] {
                 for (uint32_t octet = threadIdx.x; octet * 8 < job.cols; octet += blockDim.x) {
@@ -516,17 +535,21 @@ __device__ __forceinline__ void down(const ExpertMatvec& job) {
 
 }  // namespace
 
-// NAME takes blocks of the types above, gate and up of one; NAME_any takes every type.
+// NAME takes blocks of the types above, gate and up of one; NAME_any takes every type. Dense
+// matrices: one row in small blocks, in large ones, and many rows.
 #define GRANARY_BOUNDS __launch_bounds__(kMatvecThreads, kMatvecBlocks)
-#define GRANARY_ROW_BOUNDS __launch_bounds__(kMatvecThreads, kMatvecRowBlocks)
+#define GRANARY_WIDE_BOUNDS __launch_bounds__(kMatvecWideThreads, 1)
 extern "C" {
 __global__ void GRANARY_BOUNDS matvec(const __grid_constant__ Matvec job) {
-    dense<1>(job);
+    dense<1, kMatvecThreads / 32>(job);
 }
-__global__ void GRANARY_ROW_BOUNDS matvec_rows(const __grid_constant__ Matvec job) {
-    dense<kMatvecRows>(job);
+__global__ void GRANARY_WIDE_BOUNDS matvec_wide(const __grid_constant__ Matvec job) {
+    dense<1, kMatvecSplit>(job);
 }
-__global__ void GRANARY_BOUNDS matvec_any(const __grid_constant__ Matvec job) {
+__global__ void GRANARY_WIDE_BOUNDS matvec_rows(const __grid_constant__ Matvec job) {
+    dense<kMatvecRows, kMatvecSplit>(job);
+}
+__global__ void GRANARY_WIDE_BOUNDS matvec_any(const __grid_constant__ Matvec job) {
     let_next_begin();
     const MatvecJob& mine = job_of_block(job);
     const WeightType type[2] = {mine.type, mine.type};
@@ -536,13 +559,15 @@ __global__ void GRANARY_BOUNDS matvec_any(const __grid_constant__ Matvec job) {
 __global__ void GRANARY_BOUNDS expert_matvec_gate_up(const __grid_constant__ ExpertMatvec job) {
     gate_up<false>(job);
 }
-__global__ void GRANARY_BOUNDS expert_matvec_gate_up_any(const __grid_constant__ ExpertMatvec job) {
+__global__ void GRANARY_WIDE_BOUNDS
+expert_matvec_gate_up_any(const __grid_constant__ ExpertMatvec job) {
     gate_up<true>(job);
 }
 __global__ void GRANARY_BOUNDS expert_matvec_down(const __grid_constant__ ExpertMatvec job) {
     down<false>(job);
 }
-__global__ void GRANARY_BOUNDS expert_matvec_down_any(const __grid_constant__ ExpertMatvec job) {
+__global__ void GRANARY_WIDE_BOUNDS
+expert_matvec_down_any(const __grid_constant__ ExpertMatvec job) {
     down<true>(job);
 }
 }

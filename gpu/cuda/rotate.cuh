@@ -8,12 +8,12 @@
 
 namespace granary::gpu::cuda {
 
-// In place, by all threads of a block; x lies in shared memory and is complete. The caller waits
-// for the block before it reads.
-__device__ __forceinline__ void rotate_in_block(float* x, uint32_t dim) {
+// `rows` of them in place, by all threads of a block; x lies in shared memory and is complete. The
+// caller waits for the block before it reads.
+__device__ __forceinline__ void rotate_in_block(float* x, uint32_t dim, uint32_t rows = 1) {
     const uint32_t run = dim & (~dim + 1);
     for (uint32_t distance = 1; distance < run; distance *= 2) {
-        for (uint32_t i = threadIdx.x; i < dim / 2; i += blockDim.x) {
+        for (uint32_t i = threadIdx.x; i < rows * dim / 2; i += blockDim.x) {
             const uint32_t at = i / distance * 2 * distance + i % distance;
             const float a = x[at], b = x[at + distance];
             x[at] = a + b;
@@ -22,7 +22,7 @@ __device__ __forceinline__ void rotate_in_block(float* x, uint32_t dim) {
         __syncthreads();
     }
     const float scale = rsqrtf(static_cast<float>(run));
-    for (uint32_t i = threadIdx.x; i < dim; i += blockDim.x) x[i] *= scale;
+    for (uint32_t i = threadIdx.x; i < rows * dim; i += blockDim.x) x[i] *= scale;
 }
 
 // A head's results from shared memory to `values` [dim] and, where `codes` is not null, to the

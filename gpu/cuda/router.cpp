@@ -62,7 +62,7 @@ CudaKernels::PromptBytes CudaKernels::prompt_route_bytes(uint32_t experts) const
 
 void CudaKernels::route(const RouterShape& shape, const Weight& router, const float* x,
                         const Routes& routes) {
-    if (routes.decode) return route_decode(shape, router, x, routes, {});
+    if (routes.decode) return route_decode(shape, router, x, routes, {}, {});
     RouteRows args = route_rows(shape, router, x, routes, counters_);
     const uint32_t chunks = chunks_of(routes.rows);
     const size_t logits_bytes = size_t{routes.rows} * shape.experts * sizeof(float);
@@ -83,17 +83,31 @@ void CudaKernels::route_and_fetch(const RouterShape& shape, const Weight& router
     if (cache.slots == 0) return route(shape, router, x, routes);
     const FetchExperts job =
         fetch_job(cache, routes.rows * shape.used, place, routes.rows == 1 ? share : CpuShare{});
-    route_decode(shape, router, x, routes, job);
+    route_decode(shape, router, x, routes, job, {});
     gather(job);
 }
 
+void CudaKernels::norm_route_and_fetch(const float* x, const float* weight, float eps,
+                                       const Activations& norm, const RouterShape& shape,
+                                       const Weight& router, const Routes& routes,
+                                       const ExpertCacheView& cache, const DecodePlace* place,
+                                       const CpuShare& share) {
+    FetchExperts job{};
+    if (cache.slots > 0)
+        job = fetch_job(cache, routes.rows * shape.used, place,
+                        routes.rows == 1 ? share : CpuShare{});
+    route_decode(shape, router, norm.values, routes, job, {x, weight, eps, norm.codes});
+    if (cache.slots > 0) gather(job);
+}
+
 void CudaKernels::route_decode(const RouterShape& shape, const Weight& router, const float* x,
-                               const Routes& routes, const FetchExperts& fetch) {
+                               const Routes& routes, const FetchExperts& fetch,
+                               const RouteNorm& norm) {
     RouteRows args = route_rows(shape, router, x, routes, counters_);
     args.logits = reinterpret_cast<float*>(scratch_.require(decode_route_bytes()));
     queue_early(router.type == WeightType::f32 ? router_.decode_f32 : router_.decode_any,
-                {(shape.experts + 3) / 4}, {128},
-                static_cast<unsigned>(fetch.cache.slots * sizeof(uint64_t)), args, fetch);
+                {(shape.experts + 3) / 4 + (norm.x ? routes.rows : 0)}, {128},
+                static_cast<unsigned>(fetch.cache.slots * sizeof(uint64_t)), args, norm, fetch);
 }
 
 }  // namespace granary::gpu::cuda

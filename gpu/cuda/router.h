@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Arguments of the kernels that route rows to experts, as host and device see them.
 //
-//   route_decode  rows of a decode step, in one launch
+//   route_decode  rows of a decode step, with their norms, in one launch
 //   route_logits  rows of a prompt: logits = router x
 //   route_choose  softmax, the best experts of each row, and how often each chunk of rows picks
 //                 each
@@ -36,6 +36,14 @@ struct RouteRows {
     int32_t* counts;     // many rows: [experts, chunks]
     uint32_t* finished;  // 0 before and after
     Routes routes;
+};
+
+// What a decode step's rows of x are the norms of, with their codes; x null: they are there.
+struct RouteNorm {
+    const float* x;       // [rows, cols]
+    const float* weight;  // [cols]
+    float eps;
+    std::byte* codes;  // [rows] of ordered_row_bytes
 };
 
 // What fetches the experts of a decode step.

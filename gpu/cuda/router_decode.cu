@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The routes of a decode step and the experts that it needs, in one launch.
+// The norm of a decode step's rows, their routes and the experts that they need, in one launch.
 //
 // A warp an expert for all rows: its weights stand in registers before the rows of x are there, and
 // a lane has eight octets of 2,048 columns, sums of eight products added up in order. The last
@@ -7,6 +7,7 @@
 // 128 experts and 2,048 columns.
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/expert_fetch.cuh"
+#include "gpu/cuda/norm_decode.cuh"
 #include "gpu/cuda/router.cuh"
 
 namespace granary::gpu::cuda {
@@ -14,17 +15,18 @@ namespace {
 
 constexpr uint32_t kOctets = 8, kWarpOctets = 32 * kOctets;
 
+// The logits of a block's four experts. Where x is still to be normed, the router's weights are
+// multiplied by the norm's before and sums by the row's factor afterwards.
 template <bool kF32>
-__device__ __forceinline__ void route_decode(const RouteRows& args, const FetchExperts& job) {
-    extern __shared__ unsigned long long keys[];  // [slots]
-    __shared__ __align__(16) int32_t expert_of[kFewRows * kMostUsed];
-    let_next_begin();
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = args.routes.rows;
-    const uint32_t expert = blockIdx.x * 4 + warp, octets = (args.cols + 7) / 8;
+__device__ __forceinline__ void logits(const RouteRows& args, const RouteNorm& norm,
+                                       uint32_t block) {
+    const uint32_t lane = threadIdx.x % 32, rows = args.routes.rows;
+    const uint32_t expert = block * 4 + threadIdx.x / 32, octets = (args.cols + 7) / 8;
+    const float* const all = norm.x ? norm.x : args.x;
     float w[kOctets][8];
     bool first = true;
     for (uint32_t row = 0; row < rows; ++row) {
-        float sum = 0;
+        float sum = 0, squares = 0;
         for (uint32_t from = lane; from < octets + lane; from += kWarpOctets) {
             if (first || octets > kWarpOctets) {
 #pragma unroll
@@ -33,6 +35,12 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const FetchE
                     for (float& value : w[i]) value = 0;
                     if (expert < args.experts && from + 32 * i < octets)
                         router_octet<kF32>(args, expert, from + 32 * i, w[i]);
+                    if (norm.x) {
+                        float more[8];
+                        load_octet(norm.weight, from + 32 * i, args.cols, more);
+#pragma unroll
+                        for (uint32_t j = 0; j < 8; ++j) w[i][j] *= more[j];
+                    }
                 }
             }
             if (first) wait_for_kernels_ahead();
@@ -40,19 +48,52 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const FetchE
             float x[kOctets][8];
 #pragma unroll
             for (uint32_t i = 0; i < kOctets; ++i)
-                load_octet(args.x + size_t{row} * args.cols, from + 32 * i, args.cols, x[i]);
+                load_octet(all + size_t{row} * args.cols, from + 32 * i, args.cols, x[i]);
 #pragma unroll
             for (uint32_t i = 0; i < kOctets; ++i) {
-                float part = 0;
+                float part = 0, square = 0;
 #pragma unroll
-                for (uint32_t j = 0; j < 8; ++j) part = fmaf(w[i][j], x[i][j], part);
+                for (uint32_t j = 0; j < 8; ++j) {
+                    part = fmaf(w[i][j], x[i][j], part);
+                    square = fmaf(x[i][j], x[i][j], square);
+                }
                 sum += part;
+                squares += square;
             }
         }
         sum = warp_sum(sum);
+        if (norm.x)
+            sum *= 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(args.cols) + norm.eps);
         if (expert < args.experts && lane == 0)
             args.logits[size_t{row} * args.experts + expert] = sum;
     }
+}
+
+// A row's norm and its codes, by a block.
+__device__ __forceinline__ void norm_of(const RouteRows& args, const RouteNorm& norm,
+                                        uint32_t number) {
+    float w[4];
+    load_first_weight(norm.weight, args.cols, w);
+    wait_for_kernels_ahead();
+    const float* const row = norm.x + size_t{number} * args.cols;
+    norm_row<128>([&](uint32_t quad, float(&v)[4]) { load_quad(row, quad, args.cols, v); }, row,
+                  args.cols, norm.weight, w, norm.eps,
+                  const_cast<float*>(args.x) + size_t{number} * args.cols,
+                  norm.codes ? norm.codes + number * ordered_row_bytes(args.cols) : nullptr);
+}
+
+template <bool kF32>
+__device__ __forceinline__ void route_decode(const RouteRows& args, const RouteNorm& norm,
+                                             const FetchExperts& job) {
+    extern __shared__ unsigned long long keys[];  // [slots]
+    __shared__ __align__(16) int32_t expert_of[kFewRows * kMostUsed];
+    let_next_begin();
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = args.routes.rows;
+    const uint32_t norms = norm.x ? rows : 0;
+    if (blockIdx.x < norms)
+        norm_of(args, norm, blockIdx.x);
+    else
+        logits<kF32>(args, norm, blockIdx.x - norms);
     if (!last_block(args.finished)) return;
 
     for (uint32_t row = warp; row < rows; row += 4)
@@ -77,16 +118,17 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const FetchE
 
 }  // namespace
 
-// Grid: experts / 4. Dynamic shared memory: 8 bytes a slot.
+// Grid: experts / 4, and a block for each row that is to be normed. Dynamic shared memory: 8 bytes
+// a slot.
 extern "C" __global__ void __launch_bounds__(128)
-    route_decode_f32(const __grid_constant__ RouteRows args,
+    route_decode_f32(const __grid_constant__ RouteRows args, const __grid_constant__ RouteNorm norm,
                      const __grid_constant__ FetchExperts job) {
-    route_decode<true>(args, job);
+    route_decode<true>(args, norm, job);
 }
 extern "C" __global__ void __launch_bounds__(128)
-    route_decode_any(const __grid_constant__ RouteRows args,
+    route_decode_any(const __grid_constant__ RouteRows args, const __grid_constant__ RouteNorm norm,
                      const __grid_constant__ FetchExperts job) {
-    route_decode<false>(args, job);
+    route_decode<false>(args, norm, job);
 }
 
 }  // namespace granary::gpu::cuda

@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint32_t kArgmaxParts = 128;  // blocks a row
 constexpr uint32_t kOctetThreads = 128;
+constexpr uint32_t kNormThreads = 512;  // of norm_decode.cu
 
 // Blocks of kOctetThreads for the octets of a row, those that fill up codes included.
 unsigned octet_blocks(uint32_t cols) {
@@ -84,8 +85,8 @@ void CudaKernels::combine_norm(const Routes& routes, uint32_t used, float* x, co
                                const CpuShare& share) {
     const auto* const weights = static_cast<const float*>(routes.weight);
     queue_early(expert_out_f32_ ? rows_.combine_norm_f32 : rows_.combine_norm_f16, {norm.rows},
-                {256}, 0, weights, used, norm.cols, out, x, weight, eps, norm.values, norm.codes,
-                share);
+                {kNormThreads}, 0, weights, used, norm.cols, out, x, weight, eps, norm.values,
+                norm.codes, share);
 }
 
 void CudaKernels::argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) {

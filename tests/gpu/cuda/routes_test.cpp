@@ -168,14 +168,16 @@ TEST_F(CudaTest, EqualAndBrokenLogitsRouteAsOnTheHost) {
 
 TEST_F(CudaTest, RouteShared) {
     Random random(22);
-    for (const uint32_t rows : {1u, 9u, 300u}) {
+    for (const uint32_t rows : {1u, 8u, 9u, 300u}) {
         const std::vector<float> gate = random.values(2048);
         const std::vector<float> x = random.values(size_t{rows} * 2048);
         HostRoutes expected(rows, 1, 1);
         host().route_shared(gate.data(), x.data(), 2048, expected.view);
         const Array<float> in(gpu(), x), g(gpu(), gate);
         const CardRoutes routed(gpu(), rows, 1, 1);
-        kernels().route_shared(g, in, 2048, routed.view);
+        Routes view = routed.view;
+        view.decode = rows <= 8;
+        kernels().route_shared(g, in, 2048, view);
         EXPECT_EQ(routed.expert.get(), expected.expert);
         EXPECT_EQ(routed.count.get(), expected.count);
         EXPECT_EQ(routed.first.get(), expected.first);
@@ -411,6 +413,40 @@ TEST_F(CudaTest, RouteAndFetchInOneFollowTheHostExactly) {
         }
         cache.expect_copied(filled, what);
     }
+}
+
+TEST_F(CudaTest, RoutesOfRowsThatAreNormedFirst) {
+    Random random(27);
+    for (const uint32_t cols : {2048u, 512u, 5120u})
+        for (const uint32_t rows : {1u, 8u}) {
+            gpu().reset();
+            constexpr uint32_t kExperts = 128, kUsed = 8;
+            const std::vector<float> x = random.values(size_t{rows} * cols);
+            const std::vector<float> weight = random.values(cols);
+            const std::vector<float> router = random.values(size_t{kExperts} * cols);
+            const RouterShape shape{kExperts, kUsed, true, 1};
+            const auto matrix = [&](const float* data) {
+                return Weight{reinterpret_cast<const std::byte*>(data), WeightType::f32, kExperts,
+                              cols};
+            };
+            std::vector<float> norm(x.size());
+            HostRoutes routes(rows, kExperts, kUsed);
+            host().norm_route_and_fetch(x.data(), weight.data(), 1e-5f,
+                                        {norm.data(), nullptr, rows, cols}, shape,
+                                        matrix(router.data()), routes.view, {}, nullptr, {});
+            const Array<float> in(gpu(), x), w(gpu(), weight), r(gpu(), router),
+                out(gpu(), x.size());
+            const Array<std::byte> codes(gpu(), rows * kernels().code_bytes(cols));
+            const CardRoutes routed(gpu(), rows, kExperts, kUsed);
+            Routes view = routed.view;
+            view.decode = true;
+            kernels().norm_route_and_fetch(in, w, 1e-5f, {out, codes, rows, cols, true}, shape,
+                                           matrix(r), view, {}, nullptr, {});
+            EXPECT_EQ(routed.expert.get(), routes.expert) << cols << ' ' << rows;
+            EXPECT_LT(distance(routed.weight.get(), routes.weight), 1e-5) << cols << ' ' << rows;
+            EXPECT_LT(distance(out.get(), norm), 1e-6) << cols << ' ' << rows;
+            expect_decode_codes(codes.get(), out.get(), rows, cols);
+        }
 }
 
 // The coldest of the missed experts are asked for, the others gathered as if nothing else were

@@ -134,6 +134,8 @@ TEST_F(CudaTest, CombineSumsF16OutputsInRankOrder) {
                                        1e-5f, {norm, codes, kRows, hidden, true}, {});
             EXPECT_TRUE(same_bits(again.get(), sum.get())) << hidden << " " << used;
             kernels().rms_norm(sum, norm_weight, 1e-5f, {alone, nullptr, kRows, hidden});
+            EXPECT_LT(distance(norm.get(), alone.get()), kF32) << hidden << " " << used;
+            kernels().rms_norm(sum, norm_weight, 1e-5f, {alone, nullptr, kRows, hidden, true});
             EXPECT_TRUE(same_bits(norm.get(), alone.get())) << hidden << " " << used;
             expect_decode_codes(codes.get(), norm.get(), kRows, hidden);
             const Array<float> third(gpu(), x);
@@ -252,6 +254,28 @@ TEST_F(CudaTest, DeltaGates) {
     kernels().delta_gates(shape, d, f, kRows, log_decay, rate);
     EXPECT_LT(distance(log_decay.get(), alpha), kF32);
     EXPECT_LT(distance(rate.get(), beta), kF32);
+}
+
+TEST_F(CudaTest, GatesAndConvolutionOfADecodeStepAreTheSameAsApart) {
+    Random random(12);
+    const DeltaShape shape{.key_heads = 2, .value_heads = 6, .head_dim = 48, .taps = 4};
+    const std::vector<float> kernel = random.values(size_t{shape.channels()} * 4);
+    const std::vector<float> tail = random.values(shape.tail_values());
+    const std::vector<float> dt = random.values(6), a = random.values(6);
+    const Array<float> k(gpu(), kernel), d(gpu(), dt), f(gpu(), a);
+    for (const uint32_t n : {1u, 8u}) {
+        const Array<float> x(gpu(), random.values(size_t{n} * shape.channels()));
+        const std::vector<float> alpha = random.values(n * 6), beta = random.values(n * 6);
+        const Array<float> alphas[] = {{gpu(), alpha}, {gpu(), alpha}};
+        const Array<float> betas[] = {{gpu(), beta}, {gpu(), beta}};
+        const Array<float> tails[] = {{gpu(), tail}, {gpu(), tail}};
+        const Array<float> outs[] = {{gpu(), x.size()}, {gpu(), x.size()}};
+        kernels().delta_gates(shape, d, f, n, alphas[0], betas[0]);
+        kernels().causal_conv(shape, k, x, n, tails[0], outs[0]);
+        kernels().gates_and_conv(shape, d, f, alphas[1], betas[1], k, x, n, tails[1], outs[1]);
+        for (const auto* both : {alphas, betas, tails, outs})
+            EXPECT_TRUE(same_bits(both[0].get(), both[1].get())) << n;
+    }
 }
 
 }  // namespace
