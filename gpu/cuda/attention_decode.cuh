@@ -201,6 +201,19 @@ struct Decoder {
         }
         copies_commit();
     }
+    // Towards the second cache, which this step's own cells do not mind: the ring holds a quarter
+    // of a cut at most, and in a short context nobody else hides what memory takes.
+    template <class P>
+    __device__ void prefetch(const std::byte* codes, size_t code_row, uint32_t count) const {
+        constexpr uint32_t kLines = (P::kRow + 127) / 128;
+#pragma unroll
+        for (uint32_t i = 0; i < kWarpCells * kLines / 32; ++i) {
+            const uint32_t line = i * 32 + lane, row = line / kLines;
+            if (row < count)
+                asm volatile(
+                    "prefetch.global.L2 [%0];" ::"l"(codes + row * code_row + line % kLines * 128));
+        }
+    }
     // The next piece is there.
     __device__ const std::byte* next_piece() const {
         copies_wait<kSlots - 1>();
@@ -620,9 +633,14 @@ struct Decoder {
         // Cells of earlier steps may come before this step's are there.
         const bool old = cells.first + kWarpCells <= job.kv.place->first_cell;
         static_assert(kPieces >= kSlots);
-        if (!old) wait_for_kernels_ahead();
-        for (uint32_t piece = 0; piece < kSlots; ++piece) bring(piece, cells, piece);
-        if (old) wait_for_kernels_ahead();
+        const auto bring_first = [&] {
+            for (uint32_t piece = 0; piece < kSlots; ++piece) bring(piece, cells, piece);
+        };
+        if (old) bring_first();
+        prefetch<K>(cells.k, job.kv.k.code_row, cells.count);
+        prefetch<V>(cells.v, job.kv.v.code_row, cells.count);
+        wait_for_kernels_ahead();
+        if (!old) bring_first();
         load_queries();
         Sums out = {};
         float maximum[kRowTiles][2], sum[kRowTiles][2];

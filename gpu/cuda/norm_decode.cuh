@@ -1,89 +1,85 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The RMS norm of a decode step's row by one block, four columns a thread: what it takes is
-// latency, so that many threads do little each.
+// Rows of a decode step, four columns ("a quad") a thread: what its kernels take is latency, so
+// that many threads do little each.
 #pragma once
 
-#include "gpu/cuda/output_rows.cuh"
 #include "gpu/cuda/rows.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
 
-// Columns 4 quad .. of a row; zeros past its end.
+// Whether rows of these are whole quads at multiples of 16 bytes, which spares every access a
+// question. Null counts as such.
+__device__ __forceinline__ bool whole_quads(uint32_t cols, const void* a, const void* b,
+                                            const void* c, const void* d) {
+    const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
+                      reinterpret_cast<uintptr_t>(c) | reinterpret_cast<uintptr_t>(d);
+    return cols % 8 == 0 && bits % 16 == 0;
+}
+
+// Columns 4 quad .. of a row; zeros past its end. kWhole: see whole_quads; the quad is in the row.
+template <bool kWhole = false>
 __device__ __forceinline__ void load_quad(const float* row, uint32_t quad, uint32_t cols,
                                           float (&v)[4]) {
-    const uint32_t first = quad * 4;
-    if (first + 4 <= cols && aligned_16(row + first)) {
-        const float4 all = *reinterpret_cast<const float4*>(row + first);
+    if (kWhole || (quad * 4 + 4 <= cols && aligned_16(row + quad * 4))) {
+        const float4 all = reinterpret_cast<const float4*>(row)[quad];
         v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
-        return;
-    }
+    } else {
 #pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) v[i] = first + i < cols ? row[first + i] : 0.0f;
+        for (uint32_t i = 0; i < 4; ++i) v[i] = quad * 4 + i < cols ? row[quad * 4 + i] : 0.0f;
+    }
 }
+template <bool kWhole = false>
 __device__ __forceinline__ void load_quad(const __half* row, uint32_t quad, uint32_t cols,
                                           float (&v)[4]) {
-    const uint32_t first = quad * 4;
-    if (first + 4 <= cols && (reinterpret_cast<uintptr_t>(row + first) & 7) == 0) {
-        const uint2 words = *reinterpret_cast<const uint2*>(row + first);
+    if (kWhole ||
+        (quad * 4 + 4 <= cols && (reinterpret_cast<uintptr_t>(row + quad * 4) & 7) == 0)) {
+        const uint2 words = reinterpret_cast<const uint2*>(row)[quad];
         const float2 low = __half22float2(*reinterpret_cast<const __half2*>(&words.x));
         const float2 high = __half22float2(*reinterpret_cast<const __half2*>(&words.y));
         v[0] = low.x, v[1] = low.y, v[2] = high.x, v[3] = high.y;
-        return;
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) v[i] = first + i < cols ? __half2float(row[first + i]) : 0.0f;
-}
-__device__ __forceinline__ void store_quad(float* row, uint32_t quad, uint32_t cols,
-                                           const float (&v)[4]) {
-    const uint32_t first = quad * 4;
-    if (first + 4 <= cols && aligned_16(row + first)) {
-        *reinterpret_cast<float4*>(row + first) = make_float4(v[0], v[1], v[2], v[3]);
-        return;
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i)
-        if (first + i < cols) row[first + i] = v[i];
-}
-
-// A row's norm, by kThreads threads. quads(quad, v): its columns 4 quad .., asked for once; where
-// that is all a thread has, they stay in registers. Weights of those may be read before
-// (first_weight, ones where there are none). values and codes may be null; both: no norm.
-template <uint32_t kThreads, class Quads>
-__device__ __forceinline__ void norm_row(const Quads& quads, const float* row, uint32_t cols,
-                                         const float* weight, const float (&first_weight)[4],
-                                         float eps, float* values, std::byte* codes) {
-    __shared__ float sums[kThreads / 32];
-    float v[4] = {}, sum = 0;
-    for (uint32_t quad = threadIdx.x; quad * 4 < cols; quad += kThreads) {
-        quads(quad, v);
-#pragma unroll
-        for (const float value : v) sum = fmaf(value, value, sum);
-    }
-    if (!values && !codes) return;
-    const float total = block_sum<kThreads>(sum, sums);
-    const float factor = 1.0f / sqrtf(total / static_cast<float>(cols) + eps);
-    for (uint32_t quad = threadIdx.x; quad < ordered_octets(cols) * 2; quad += kThreads) {
-        float w[4] = {first_weight[0], first_weight[1], first_weight[2], first_weight[3]};
-        if (cols > 4 * kThreads) {  // else they are still there
-            load_quad(row, quad, cols, v);
-            if (weight) load_quad(weight, quad, cols, w);
-        }
-        float normed[4];
+    } else {
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i)
-            normed[i] = quad * 4 + i < cols ? v[i] * factor * w[i] : 0.0f;
-        if (values) store_quad(values, quad, cols, normed);
-        if (codes) store_decode_codes(codes, quad, normed);
+            v[i] = quad * 4 + i < cols ? __half2float(row[quad * 4 + i]) : 0.0f;
+    }
+}
+template <bool kWhole = false>
+__device__ __forceinline__ void store_quad(float* row, uint32_t quad, uint32_t cols,
+                                           const float (&v)[4]) {
+    if (kWhole || (quad * 4 + 4 <= cols && aligned_16(row + quad * 4))) {
+        reinterpret_cast<float4*>(row)[quad] = make_float4(v[0], v[1], v[2], v[3]);
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i)
+            if (quad * 4 + i < cols) row[quad * 4 + i] = v[i];
     }
 }
 
-// What first_weight is.
-__device__ __forceinline__ void load_first_weight(const float* weight, uint32_t cols,
-                                                  float (&w)[4]) {
+// A norm's weights, which may be null: ones.
+template <bool kWhole>
+__device__ __forceinline__ void load_weights(const float* weight, uint32_t quad, uint32_t cols,
+                                             float (&w)[4]) {
 #pragma unroll
     for (float& value : w) value = 1;
-    if (weight) load_quad(weight, threadIdx.x, cols, w);
+    if (weight && quad * 4 < cols) load_quad<kWhole>(weight, quad, cols, w);
+}
+
+// The quad of a norm, to values and codes, of which either may be null; quads of what fills up the
+// codes' last group come too.
+template <bool kWhole>
+__device__ __forceinline__ void store_norm(const float (&v)[4], const float (&w)[4], float factor,
+                                           uint32_t quad, uint32_t cols, float* values,
+                                           std::byte* codes) {
+    float normed[4];
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) normed[i] = quad * 4 + i < cols ? v[i] * factor * w[i] : 0.0f;
+    if (values && quad * 4 < cols) store_quad<kWhole>(values, quad, cols, normed);
+    if (codes) store_decode_codes(codes, quad, normed);
+}
+
+__device__ __forceinline__ float norm_factor(float squares, uint32_t cols, float eps) {
+    return 1.0f / sqrtf(squares / static_cast<float>(cols) + eps);
 }
 
 }  // namespace

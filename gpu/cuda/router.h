@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "gpu/cuda/gather.h"
+#include "gpu/cuda/ordered_rows.h"
 #include "gpu/kernels.h"
 
 namespace granary::gpu::cuda {
@@ -45,6 +46,12 @@ struct RouteNorm {
     float eps;
     std::byte* codes;  // [rows] of ordered_row_bytes
 };
+
+// Blocks of route_decode for a row's norm, and experts of each of the others.
+GRANARY_HOST_DEVICE constexpr uint32_t route_norm_blocks(uint32_t cols) {
+    return (cols + 511) / 512;
+}
+inline constexpr uint32_t kRouteExperts = 4;
 
 // What fetches the experts of a decode step.
 struct FetchExperts {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The norm of a decode step's rows, their routes and the experts that they need, in one launch.
 //
-// A warp an expert for all rows: its weights stand in registers before the rows of x are there, and
-// a lane has eight octets of 2,048 columns, sums of eight products added up in order. The last
-// block to finish chooses. Work: 2 experts cols operations a row. Bytes: the router once, 1 MB of
-// 128 experts and 2,048 columns.
+// A block has four experts, and a warp of it a quarter of 2,048 columns at a time, two octets a
+// lane: weights stand in registers before the rows of x are there. The last block to finish
+// chooses. Work: 2 experts cols operations a row. Bytes: the router once, 1 MB of 128 experts and
+// 2,048 columns.
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/expert_fetch.cuh"
 #include "gpu/cuda/norm_decode.cuh"
@@ -13,97 +13,147 @@
 namespace granary::gpu::cuda {
 namespace {
 
-constexpr uint32_t kOctets = 8, kWarpOctets = 32 * kOctets;
+constexpr uint32_t kThreads = 128, kWarps = kThreads / 32;
+constexpr uint32_t kOctets = 2, kPassOctets = kThreads * kOctets;
 
-// The logits of a block's four experts. Where x is still to be normed, the router's weights are
-// multiplied by the norm's before and sums by the row's factor afterwards.
-template <bool kF32>
-__device__ __forceinline__ void logits(const RouteRows& args, const RouteNorm& norm,
-                                       uint32_t block) {
-    const uint32_t lane = threadIdx.x % 32, rows = args.routes.rows;
-    const uint32_t expert = block * 4 + threadIdx.x / 32, octets = (args.cols + 7) / 8;
-    const float* const all = norm.x ? norm.x : args.x;
-    float w[kOctets][8];
-    bool first = true;
-    for (uint32_t row = 0; row < rows; ++row) {
-        float sum = 0, squares = 0;
-        for (uint32_t from = lane; from < octets + lane; from += kWarpOctets) {
-            if (first || octets > kWarpOctets) {
-#pragma unroll
-                for (uint32_t i = 0; i < kOctets; ++i) {
-#pragma unroll
-                    for (float& value : w[i]) value = 0;
-                    if (expert < args.experts && from + 32 * i < octets)
-                        router_octet<kF32>(args, expert, from + 32 * i, w[i]);
-                    if (norm.x) {
-                        float more[8];
-                        load_octet(norm.weight, from + 32 * i, args.cols, more);
-#pragma unroll
-                        for (uint32_t j = 0; j < 8; ++j) w[i][j] *= more[j];
-                    }
-                }
-            }
-            if (first) wait_for_kernels_ahead();
-            first = false;
-            float x[kOctets][8];
-#pragma unroll
-            for (uint32_t i = 0; i < kOctets; ++i)
-                load_octet(all + size_t{row} * args.cols, from + 32 * i, args.cols, x[i]);
-#pragma unroll
-            for (uint32_t i = 0; i < kOctets; ++i) {
-                float part = 0, square = 0;
-#pragma unroll
-                for (uint32_t j = 0; j < 8; ++j) {
-                    part = fmaf(w[i][j], x[i][j], part);
-                    square = fmaf(x[i][j], x[i][j], square);
-                }
-                sum += part;
-                squares += square;
-            }
-        }
-        sum = warp_sum(sum);
-        if (norm.x)
-            sum *= 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(args.cols) + norm.eps);
-        if (expert < args.experts && lane == 0)
-            args.logits[size_t{row} * args.experts + expert] = sum;
+// kPlain: what they come from is f32, whole octets at multiples of 16 bytes.
+template <bool kPlain>
+__device__ __forceinline__ void load_columns(const float* row, uint32_t octet, uint32_t cols,
+                                             float (&v)[8]) {
+    if constexpr (kPlain) {
+        const auto* const four = reinterpret_cast<const float4*>(row) + octet * 2;
+        const float4 a = four[0], b = four[1];
+        v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+        v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+    } else {
+        load_octet(row, octet, cols, v);
     }
 }
 
-// A row's norm and its codes, by a block.
-__device__ __forceinline__ void norm_of(const RouteRows& args, const RouteNorm& norm,
-                                        uint32_t number) {
-    float w[4];
-    load_first_weight(norm.weight, args.cols, w);
+// The logits of a block's experts. Where x is still to be normed, the router's weights are
+// multiplied by the norm's before and sums by the row's factor afterwards.
+template <bool kPlain>
+__device__ __forceinline__ void logits(const RouteRows& args, const RouteNorm& norm,
+                                       uint32_t block) {
+    __shared__ float parts[2][kWarps][kRouteExperts + 1];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, cols = args.cols;
+    const uint32_t octets = (cols + 7) / 8, mine = warp * 32 * kOctets + lane;
+    const float* const x = norm.x ? norm.x : args.x;
+    float w[kRouteExperts][kOctets][8];
+    const auto load_router = [&](uint32_t from) {
+#pragma unroll
+        for (uint32_t i = 0; i < kOctets; ++i) {
+            const uint32_t octet = from + 32 * i;
+            float by[8] = {};
+            if (norm.x && octet < octets) load_columns<kPlain>(norm.weight, octet, cols, by);
+#pragma unroll
+            for (uint32_t e = 0; e < kRouteExperts; ++e) {
+                const uint32_t expert = block * kRouteExperts + e;
+                float(&to)[8] = w[e][i];
+#pragma unroll
+                for (float& value : to) value = 0;
+                if (octet >= octets || expert >= args.experts) continue;
+                const std::byte* const row = args.router + expert * args.row_bytes;
+                if constexpr (kPlain)
+                    load_columns<true>(reinterpret_cast<const float*>(row), octet, cols, to);
+                else
+                    decode_octet(static_cast<WeightType>(args.type), row, octet, cols, to);
+#pragma unroll
+                for (uint32_t k = 0; k < 8; ++k) to[k] *= norm.x ? by[k] : 1;
+            }
+        }
+    };
+    load_router(mine);
     wait_for_kernels_ahead();
-    const float* const row = norm.x + size_t{number} * args.cols;
-    norm_row<128>([&](uint32_t quad, float(&v)[4]) { load_quad(row, quad, args.cols, v); }, row,
-                  args.cols, norm.weight, w, norm.eps,
-                  const_cast<float*>(args.x) + size_t{number} * args.cols,
-                  norm.codes ? norm.codes + number * ordered_row_bytes(args.cols) : nullptr);
+    for (uint32_t number = 0; number < args.routes.rows; ++number) {
+        float sum[kRouteExperts + 1] = {};  // of logits, and of squares
+        for (uint32_t pass = 0; pass < octets; pass += kPassOctets) {
+            if (octets > kPassOctets && number + pass > 0) load_router(mine + pass);
+#pragma unroll
+            for (uint32_t i = 0; i < kOctets; ++i) {
+                const uint32_t octet = mine + pass + 32 * i;
+                float v[8] = {};
+                if (octet < octets) load_columns<kPlain>(x + size_t{number} * cols, octet, cols, v);
+#pragma unroll
+                for (uint32_t e = 0; e <= kRouteExperts; ++e) {
+                    float part = 0;
+#pragma unroll
+                    for (uint32_t k = 0; k < 8; ++k)
+                        part =
+                            fmaf(e < kRouteExperts ? w[e % kRouteExperts][i][k] : v[k], v[k], part);
+                    sum[e] += part;
+                }
+            }
+        }
+        float(&of_warps)[kWarps][kRouteExperts + 1] = parts[number % 2];
+#pragma unroll
+        for (float& value : sum) value = warp_sum(value);
+        if (lane == 0)
+#pragma unroll
+            for (uint32_t e = 0; e <= kRouteExperts; ++e) of_warps[warp][e] = sum[e];
+        __syncthreads();
+        const uint32_t e = threadIdx.x, expert = block * kRouteExperts + e;
+        if (e >= kRouteExperts || expert >= args.experts) continue;
+        float logit = 0, squares = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < kWarps; ++i) {
+            logit += of_warps[i][e];
+            squares += of_warps[i][kRouteExperts];
+        }
+        if (norm.x) logit *= norm_factor(squares, cols, norm.eps);
+        args.logits[size_t{number} * args.experts + expert] = logit;
+    }
 }
 
-template <bool kF32>
+// kNormColumns of a row's norm and its codes; each of a row's blocks sums up all of it.
+template <bool kWhole>
+__device__ __forceinline__ void norm_part(const RouteRows& args, const RouteNorm& norm,
+                                          uint32_t number, uint32_t part) {
+    __shared__ float sums[kWarps];
+    const uint32_t cols = args.cols, mine = part * kThreads + threadIdx.x;
+    float w[4], of_mine[4] = {}, sum = 0;
+    load_weights<kWhole>(norm.weight, mine, cols, w);
+    wait_for_kernels_ahead();
+    const float* const row = norm.x + size_t{number} * cols;
+#pragma unroll 4
+    for (uint32_t quad = threadIdx.x; quad * 4 < cols; quad += kThreads) {
+        float v[4];
+        load_quad<kWhole>(row, quad, cols, v);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) {
+            sum = fmaf(v[i], v[i], sum);
+            of_mine[i] = quad == mine ? v[i] : of_mine[i];
+        }
+    }
+    const float factor = norm_factor(block_sum<kThreads>(sum, sums), cols, norm.eps);
+    if (mine < ordered_octets(cols) * 2)
+        store_norm<kWhole>(of_mine, w, factor, mine, cols,
+                           const_cast<float*>(args.x) + size_t{number} * cols,
+                           norm.codes ? norm.codes + number * ordered_row_bytes(cols) : nullptr);
+}
+
+template <bool kPlain>
 __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteNorm& norm,
                                              const FetchExperts& job) {
     extern __shared__ unsigned long long keys[];  // [slots]
     __shared__ __align__(16) int32_t expert_of[kFewRows * kMostUsed];
     let_next_begin();
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = args.routes.rows;
-    const uint32_t norms = norm.x ? rows : 0;
+    const uint32_t parts = route_norm_blocks(args.cols), norms = norm.x ? rows * parts : 0;
     if (blockIdx.x < norms)
-        norm_of(args, norm, blockIdx.x);
+        norm_part<kPlain>(args, norm, blockIdx.x / parts, blockIdx.x % parts);
     else
-        logits<kF32>(args, norm, blockIdx.x - norms);
+        logits<kPlain>(args, norm, blockIdx.x - norms);
     if (!last_block(args.finished)) return;
 
-    for (uint32_t row = warp; row < rows; row += 4)
+    for (uint32_t row = warp; row < rows; row += kWarps)
         choose(args, row, lane, expert_of + row * args.used);
     __syncthreads();
     const uint32_t routes = rows * args.used;
     const auto count = [&](uint32_t e) {
         return count_of(expert_of, routes, static_cast<int32_t>(e));
     };
-    sum_counts<128>(
+    sum_counts<kThreads>(
         args.routes, args.experts, [&](uint32_t e) { return args.routes.count[e] = count(e); },
         [&](uint32_t e, int32_t at) {
             for (uint32_t r = 0; r < routes; ++r)
@@ -120,12 +170,12 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteN
 
 // Grid: experts / 4, and a block for each row that is to be normed. Dynamic shared memory: 8 bytes
 // a slot.
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(kThreads)
     route_decode_f32(const __grid_constant__ RouteRows args, const __grid_constant__ RouteNorm norm,
                      const __grid_constant__ FetchExperts job) {
     route_decode<true>(args, norm, job);
 }
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(kThreads)
     route_decode_any(const __grid_constant__ RouteRows args, const __grid_constant__ RouteNorm norm,
                      const __grid_constant__ FetchExperts job) {
     route_decode<false>(args, norm, job);

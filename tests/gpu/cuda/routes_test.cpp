@@ -443,7 +443,8 @@ TEST_F(CudaTest, RoutesOfRowsThatAreNormedFirst) {
             kernels().norm_route_and_fetch(in, w, 1e-5f, {out, codes, rows, cols, true}, shape,
                                            matrix(r), view, {}, nullptr, {});
             EXPECT_EQ(routed.expert.get(), routes.expert) << cols << ' ' << rows;
-            EXPECT_LT(distance(routed.weight.get(), routes.weight), 1e-5) << cols << ' ' << rows;
+            // Logits are sums of thousands, up to 100 or more, in another order: 1e-7 of that.
+            EXPECT_LT(distance(routed.weight.get(), routes.weight), 5e-5) << cols << ' ' << rows;
             EXPECT_LT(distance(out.get(), norm), 1e-6) << cols << ' ' << rows;
             expect_decode_codes(codes.get(), out.get(), rows, cols);
         }
