@@ -177,8 +177,8 @@ __device__ __forceinline__ void load_values(const __half* row, uint32_t octet, f
     }
 }
 
-// Weights of any type, where they lie, times values.
-template <class Value>
+// Weights of any type, where they lie, times values. kType: f16, bf16, or f32 for any.
+template <WeightType kType, class Value>
 struct AnyType {
     static constexpr uint32_t kRows = kMatvecRows;
     static constexpr ChunkFormat kFormat{0, 16};
@@ -187,12 +187,12 @@ struct AnyType {
     uint32_t rows, cols;
     WeightType low_type, high_type;
 
-    // 16-bit floats come as one load each.
+    // 16-bit floats come as one load each, several of them under way.
     __device__ __forceinline__ void weights(WeightType type, const std::byte* row, uint32_t octet,
                                             float (&w)[8]) const {
-        if (type == WeightType::f16) {
+        if constexpr (kType == WeightType::f16) {
             load_values(reinterpret_cast<const __half*>(row), octet, w);
-        } else if (type == WeightType::bf16) {
+        } else if constexpr (kType == WeightType::bf16) {
             const uint4 words = reinterpret_cast<const uint4*>(row)[octet];
             const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
@@ -380,10 +380,18 @@ __device__ __forceinline__ void multiply_any(const WeightType (&type)[2], const 
                                              const MatvecLaunch& launch, const Value* x,
                                              size_t x_values, uint32_t rows, Finish&& finish) {
     __shared__ Parts<kMatvecRows, kMatvecSplit> part;
-    using Product = AnyType<Value>;
-    multiply<Product>(
-        tiles, launch, nullptr, part,
-        [&] { return Product{x, x_values, rows, tiles.cols, type[0], type[1]}; }, finish);
+    const auto of_type = [&]<WeightType kType>() {
+        using Product = AnyType<kType, Value>;
+        multiply<Product>(
+            tiles, launch, nullptr, part,
+            [&] { return Product{x, x_values, rows, tiles.cols, type[0], type[1]}; }, finish);
+    };
+    if (type[0] == WeightType::f16 && type[1] == WeightType::f16)
+        of_type.template operator()<WeightType::f16>();
+    else if (type[0] == WeightType::bf16 && type[1] == WeightType::bf16)
+        of_type.template operator()<WeightType::bf16>();
+    else
+        of_type.template operator()<WeightType::f32>();
 }
 
 // ---- dense matrices: out (+)= weight x. Grid: the blocks of all jobs.
