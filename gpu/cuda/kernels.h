@@ -111,7 +111,7 @@ class CudaKernels : public Kernels {
 
   private:
     // Kernels of matrices. By number of a type, see matmul.cpp; those of 0 take any type.
-    static constexpr uint32_t kPromptTypes = 13, kInt8Types = 3;
+    static constexpr uint32_t kPromptTypes = 13, kInt8Types = 3, kWgmmaTypes = 4;
     struct MatmulFunctions {
         Function plain, plain_gate_up, plain_down, expert_tiles;
         struct Decode {
@@ -125,7 +125,7 @@ class CudaKernels : public Kernels {
         Function dense_wgmma;
         struct {
             Function gate_up, down;
-        } wgmma_q4_k, wgmma_q6_k;
+        } wgmma[kWgmmaTypes];
         // 8-bit products of prompts; null where f16 is as fast. By number of a type, see
         // matmul.cpp.
         struct Int8 {
