@@ -257,17 +257,18 @@ class Kernels {
     // For each value head and token: S *= exp(alpha); d = beta (v - S^T k); S += k d^T;
     // out = S^T q, with q and k divided by sqrt(|.|^2 + norm_eps) and q by sqrt(head_dim).
     // The prompt form cuts at absolute multiples of kDeltaCells: chunks that begin there give the
-    // same bits however long they are.
-    virtual void delta_net_prompt(const DeltaShape& shape, const float* x /*[n, channels]*/,
-                                  const float* alpha /*[n, value_heads]*/,
-                                  const float* beta /*[n, value_heads]*/, uint32_t first_cell,
-                                  uint32_t n, float* state /*[value_heads, head_dim k, v]*/,
+    // same bits however long they are. x, alpha and beta are spent: it may work in their place.
+    virtual void delta_net_prompt(const DeltaShape& shape, float* x /*[n, channels]*/,
+                                  float* alpha /*[n, value_heads]*/,
+                                  float* beta /*[n, value_heads]*/, uint32_t first_cell, uint32_t n,
+                                  float* state /*[value_heads, head_dim k, v]*/,
                                   float* out /*[n, value_heads, head_dim]*/) = 0;
-    // The same token by token.
+    // The same token by token; nothing but the state is changed.
     virtual void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
                                   const float* beta, uint32_t n, float* state, float* out) = 0;
 
     // out = rms_norm(x) * weight * silu(gate), head by head; fills out.codes when it is not null.
+    // The values of a prompt that has codes may not be written.
     virtual void gated_norm(const float* x /*[rows, heads, dim]*/, const float* weight /*[dim]*/,
                             float eps, uint32_t dim, const float* gate /*[rows, heads, dim]*/,
                             const Activations& out) = 0;
@@ -326,6 +327,15 @@ class Kernels {
                                   const Activations& norm, const CpuShare& /*share*/) {
         combine(routes, used, hidden, out, x);
         rms_norm(x, weight, eps, norm);
+    }
+
+    // causal_conv into convolved, then delta_net_prompt of that. alpha, beta and convolved are
+    // spent, and so is x where out begins with it.
+    virtual void conv_and_delta_net(const DeltaShape& shape, const float* kernel, const float* x,
+                                    float* tail, float* convolved, float* alpha, float* beta,
+                                    uint32_t first_cell, uint32_t n, float* state, float* out) {
+        causal_conv(shape, kernel, x, n, tail, convolved);
+        delta_net_prompt(shape, convolved, alpha, beta, first_cell, n, state, out);
     }
 
     // best[i] = index of the largest of logits[i, :], the lowest among equals.

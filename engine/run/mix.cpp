@@ -48,16 +48,17 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
         const uint32_t n = end - first;
         float* const channels = at.channels + size_t{first} * shape.channels();
         float* const convolved = at.convolved + size_t{first} * shape.channels();
-        const float* const alpha = at.alpha + size_t{first} * shape.value_heads;
-        const float* const beta = at.beta + size_t{first} * shape.value_heads;
+        float* const alpha = at.alpha + size_t{first} * shape.value_heads;
+        float* const beta = at.beta + size_t{first} * shape.value_heads;
         // These channels are spent: the place of as many takes the output, never further on.
         float* const out = at.channels + size_t{first} * shape.width();
-        kernels.causal_conv(shape, weights.kernel, channels, n, tail, convolved);
-        if (!place.decode)
-            kernels.delta_net_prompt(shape, convolved, alpha, beta, place.first_cell + first, n,
-                                     state, out);
-        else
+        if (place.decode) {
+            kernels.causal_conv(shape, weights.kernel, channels, n, tail, convolved);
             kernels.delta_net_decode(shape, convolved, alpha, beta, n, state, out);
+        } else {
+            kernels.conv_and_delta_net(shape, weights.kernel, channels, tail, convolved, alpha,
+                                       beta, place.first_cell + first, n, state, out);
+        }
         first = end;
     };
     // Cut at multiples of kDeltaCells, where it changes no bit.

@@ -23,6 +23,7 @@
 
 namespace granary::gpu::cuda {
 
+struct DeltaNet;
 struct ExpertTile;
 struct FetchExperts;
 
@@ -85,9 +86,11 @@ class CudaKernels : public Kernels {
                      float* tail, float* out) override;
     void delta_gates(const DeltaShape& shape, const float* dt, const float* a, uint32_t n,
                      float* alpha, float* beta) override;
-    void delta_net_prompt(const DeltaShape& shape, const float* x, const float* alpha,
-                          const float* beta, uint32_t first_cell, uint32_t n, float* state,
-                          float* out) override;
+    void delta_net_prompt(const DeltaShape& shape, float* x, float* alpha, float* beta,
+                          uint32_t first_cell, uint32_t n, float* state, float* out) override;
+    void conv_and_delta_net(const DeltaShape& shape, const float* kernel, const float* x,
+                            float* tail, float* convolved, float* alpha, float* beta,
+                            uint32_t first_cell, uint32_t n, float* state, float* out) override;
     void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
                           const float* beta, uint32_t n, float* state, float* out) override;
     void gated_norm(const float* x, const float* weight, float eps, uint32_t dim, const float* gate,
@@ -217,6 +220,9 @@ class CudaKernels : public Kernels {
 
     Result<void> load_attention();
     Result<void> load_delta_net();
+    bool delta_net_by_mma(const DeltaShape& shape) const;
+    void delta_net_pieces(DeltaNet job, uint32_t first_cell);
+    void delta_net_chunks(const DeltaNet& job);
     // What they need of the scratch places.
     static size_t attention_decode_scratch(const AttentionShape& shape, uint32_t max_cells);
     static PromptBytes attention_prompt_scratch(const AttentionShape& shape);
