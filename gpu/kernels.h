@@ -329,13 +329,46 @@ class Kernels {
         rms_norm(x, weight, eps, norm);
     }
 
-    // causal_conv into convolved, then delta_net_prompt of that. alpha, beta and convolved are
-    // spent, and so is x where out begins with it.
-    virtual void conv_and_delta_net(const DeltaShape& shape, const float* kernel, const float* x,
-                                    float* tail, float* convolved, float* alpha, float* beta,
-                                    uint32_t first_cell, uint32_t n, float* state, float* out) {
-        causal_conv(shape, kernel, x, n, tail, convolved);
-        delta_net_prompt(shape, convolved, alpha, beta, first_cell, n, state, out);
+    // causal_conv into convolved, then delta_net_prompt of that. After each of `stops` rows, rising
+    // and at absolute multiples of kDeltaCells, tail and state are (queued to be) those behind so
+    // many rows and stopped(number of the stop) is called. alpha, beta and convolved are spent. out
+    // may be where x is, which is spent then.
+    struct DeltaPrompt {
+        const float* kernel;  // [channels, taps]
+        const float* x;       // [n, channels]
+        float* tail;          // [taps - 1, channels]
+        float* convolved;     // [n, channels]
+        float* alpha;         // [n, value_heads]
+        float* beta;          // [n, value_heads]
+        uint32_t first_cell, n;
+        float* state;  // [value_heads, head_dim k, v]
+        float* out;    // [n, value_heads, head_dim]
+
+        // Rows [first, end) of it.
+        DeltaPrompt rows(const DeltaShape& shape, uint32_t first, uint32_t end) const {
+            const size_t channels = size_t{first} * shape.channels();
+            const size_t gates = size_t{first} * shape.value_heads;
+            return {kernel,
+                    x + channels,
+                    tail,
+                    convolved + channels,
+                    alpha + gates,
+                    beta + gates,
+                    first_cell + first,
+                    end - first,
+                    state,
+                    out + size_t{first} * shape.width()};
+        }
+    };
+    virtual void conv_and_delta_net(const DeltaShape& shape, const DeltaPrompt& prompt,
+                                    std::span<const uint32_t> stops,
+                                    const std::function<void(size_t)>& stopped) {
+        for_slices(prompt.n, stops, stopped, [&](uint32_t first, uint32_t end) {
+            const DeltaPrompt at = prompt.rows(shape, first, end);
+            causal_conv(shape, at.kernel, at.x, at.n, at.tail, at.convolved);
+            delta_net_prompt(shape, at.convolved, at.alpha, at.beta, at.first_cell, at.n, at.state,
+                             at.out);
+        });
     }
 
     // best[i] = index of the largest of logits[i, :], the lowest among equals.
@@ -343,6 +376,21 @@ class Kernels {
                         int32_t* best /*[n]*/) = 0;
 
   protected:
+    // run(first, end) for the rows up to each stop and up to n, in order.
+    template <class Run>
+    static void for_slices(uint32_t n, std::span<const uint32_t> stops,
+                           const std::function<void(size_t)>& stopped, const Run& run) {
+        uint32_t first = 0;
+        const auto run_to = [&](uint32_t end) {
+            if (end > first) run(first, end);
+            first = end;
+        };
+        for (size_t i = 0; i < stops.size(); ++i) {
+            run_to(stops[i]);
+            stopped(i);
+        }
+        run_to(n);
+    }
     bool wanted() const { return !wanted_ || wanted_(); }
 
   private:

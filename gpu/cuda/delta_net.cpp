@@ -40,11 +40,12 @@ Result<void> CudaKernels::load_delta_net() {
                                     {"delta_net_decode", &delta_net_.decode}});
         !r)
         return r;
-    if (auto r = find("delta_net_mma", {{"delta_net_prepare_mma", &delta_net_.prepare_mma},
-                                        {"delta_net_convolve_mma", &delta_net_.convolve_mma},
-                                        {"delta_net_tail", &delta_net_.tail},
-                                        {"delta_net_chunk_mma", &delta_net_.chunk_mma}});
+    if (auto r = find("delta_net_prepare", {{"delta_net_prepare_mma", &delta_net_.prepare_mma},
+                                            {"delta_net_convolve_mma", &delta_net_.convolve_mma},
+                                            {"delta_net_tail", &delta_net_.tail}});
         !r)
+        return r;
+    if (auto r = find("delta_net_chunk", {{"delta_net_chunk_mma", &delta_net_.chunk_mma}}); !r)
         return r;
     const Driver& driver = device_.context().driver();
     const auto allow = [&](Function function, size_t bytes) -> Result<void> {
@@ -56,13 +57,15 @@ Result<void> CudaKernels::load_delta_net() {
     };
     // Beside what it declares itself; heads have 256 dims at most.
     if (auto r = allow(delta_net_.chunk, 256 * kDeltaColumns * sizeof(float)); !r) return r;
+    if (device_.facts().capability < 80) return {};
     int most = 0;
     if (driver.device_attribute(&most, kSharedPerBlock, device_.context().device()) != 0) most = 0;
     const auto shared = static_cast<uint32_t>(std::max(most, 0));
     if (shared < std::max(kDeltaMmaPrepareShared, delta_mma_shared(1))) return {};
     for (const Function function : {delta_net_.prepare_mma, delta_net_.convolve_mma})
         if (auto r = allow(function, kDeltaMmaPrepareShared); !r) return r;
-    const uint32_t stages = shared < delta_mma_shared(2) ? 1 : 2;
+    uint32_t stages = kDeltaMmaMostStages;
+    while (shared < delta_mma_shared(stages)) --stages;
     if (auto r = allow(delta_net_.chunk_mma, delta_mma_shared(stages)); !r) return r;
     delta_net_.stages = stages;
     return {};
@@ -80,26 +83,34 @@ void CudaKernels::delta_net_prompt(const DeltaShape& shape, float* x, float* alp
     delta_net_chunks(job);
 }
 
-void CudaKernels::conv_and_delta_net(const DeltaShape& shape, const float* kernel, const float* x,
-                                     float* tail, float* convolved, float* alpha, float* beta,
-                                     uint32_t first_cell, uint32_t n, float* state, float* out) {
-    if (n == 0) return;
+// All rows are prepared in one launch.
+void CudaKernels::conv_and_delta_net(const DeltaShape& shape, const DeltaPrompt& prompt,
+                                     std::span<const uint32_t> stops,
+                                     const std::function<void(size_t)>& stopped) {
     if (!delta_net_by_mma(shape) || shape.taps != kDeltaTaps ||
-        reinterpret_cast<uintptr_t>(kernel) % sizeof(float[kDeltaTaps]) != 0)
-        return Kernels::conv_and_delta_net(shape, kernel, x, tail, convolved, alpha, beta,
-                                           first_cell, n, state, out);
-    DeltaNet job = job_of(shape, convolved, alpha, beta, n, state, out);
-    job.first_rows = kDeltaCells - first_cell % kDeltaCells;
-    job.chunks = chunks_of(job);
-    job.channels = x;
-    job.kernel = kernel;
-    job.tail = tail;
-    queue(delta_net_.convolve_mma, {job.chunks, shape.key_heads, 1}, {kDeltaThreads, 1, 1},
-          kDeltaMmaPrepareShared, job);
-    // Before the outputs take the place of the channels.
-    queue(delta_net_.tail, {(shape.channels() + kDeltaThreads - 1) / kDeltaThreads, 1, 1},
-          {kDeltaThreads, 1, 1}, 0, job);
-    delta_net_chunks(job);
+        reinterpret_cast<uintptr_t>(prompt.kernel) % sizeof(float[kDeltaTaps]) != 0)
+        return Kernels::conv_and_delta_net(shape, prompt, stops, stopped);
+    const auto job_of_rows = [&](const DeltaPrompt& at) {
+        DeltaNet job = job_of(shape, at.convolved, at.alpha, at.beta, at.n, at.state, at.out);
+        job.first_rows = kDeltaCells - at.first_cell % kDeltaCells;
+        job.chunks = chunks_of(job);
+        job.channels = at.x;
+        job.kernel = at.kernel;
+        job.tail = at.tail;
+        return job;
+    };
+    if (prompt.n > 0) {
+        const DeltaNet job = job_of_rows(prompt);
+        queue(delta_net_.convolve_mma, {job.chunks, shape.key_heads, 1}, {kDeltaThreads, 1, 1},
+              kDeltaMmaPrepareShared, job);
+    }
+    for_slices(prompt.n, stops, stopped, [&](uint32_t first, uint32_t end) {
+        const DeltaNet job = job_of_rows(prompt.rows(shape, first, end));
+        // Before the outputs take the place of the channels.
+        queue(delta_net_.tail, {(shape.channels() + kDeltaThreads - 1) / kDeltaThreads, 1, 1},
+              {kDeltaThreads, 1, 1}, 0, job);
+        delta_net_chunks(job);
+    });
 }
 
 bool CudaKernels::delta_net_by_mma(const DeltaShape& shape) const {

@@ -50,14 +50,14 @@ GRANARY_HOST_DEVICE constexpr size_t delta_prepared_floats(uint32_t dim) {
     return size_t{2} * kDeltaCells * dim + kDeltaCells * kDeltaCells + 2 * kDeltaCells + 4;
 }
 
-// By tensor cores (delta_net_mma.cu): heads of 128, at most this many value heads a key head;
+// By tensor cores (delta_net_mma.cuh): heads of 128, at most this many value heads a key head;
 // taps of the convolution on the way; threads and columns of a block of chunk; bytes of shared
-// memory of prepare, and of chunk with one or two stages.
+// memory of prepare, and of chunk with one stage or more.
 inline constexpr uint32_t kDeltaMmaDim = 128, kDeltaMmaMostValues = 4;
 inline constexpr uint32_t kDeltaTaps = 4;
-inline constexpr uint32_t kDeltaMmaThreads = 256, kDeltaMmaColumns = 64;
+inline constexpr uint32_t kDeltaMmaThreads = 384, kDeltaMmaColumns = 64;
 inline constexpr uint32_t kDeltaMmaPrepareShared = 67328;
-inline constexpr uint32_t kDeltaMmaHanded = 24576, kDeltaMmaStage = 66048;
+inline constexpr uint32_t kDeltaMmaHanded = 24576, kDeltaMmaStage = 66560, kDeltaMmaMostStages = 3;
 constexpr uint32_t delta_mma_shared(uint32_t stages) {
     return kDeltaMmaHanded + stages * kDeltaMmaStage;
 }

@@ -88,9 +88,9 @@ class CudaKernels : public Kernels {
                      float* alpha, float* beta) override;
     void delta_net_prompt(const DeltaShape& shape, float* x, float* alpha, float* beta,
                           uint32_t first_cell, uint32_t n, float* state, float* out) override;
-    void conv_and_delta_net(const DeltaShape& shape, const float* kernel, const float* x,
-                            float* tail, float* convolved, float* alpha, float* beta,
-                            uint32_t first_cell, uint32_t n, float* state, float* out) override;
+    void conv_and_delta_net(const DeltaShape& shape, const DeltaPrompt& prompt,
+                            std::span<const uint32_t> stops,
+                            const std::function<void(size_t)>& stopped) override;
     void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
                           const float* beta, uint32_t n, float* state, float* out) override;
     void gated_norm(const float* x, const float* weight, float eps, uint32_t dim, const float* gate,

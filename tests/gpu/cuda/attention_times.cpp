@@ -140,8 +140,8 @@ TEST_F(CudaTimes, DISABLED_DeltaNet) {
         tail(gpu(), shape.tail_values()), convolved(gpu(), x.size());
     // The gates are spent by the first call; times do not depend on them.
     const double prompt = time(4, [&](int) {
-        kernels().conv_and_delta_net(shape, kernel, x, tail, convolved, alpha, beta, 0, n, state,
-                                     out);
+        kernels().conv_and_delta_net(
+            shape, {kernel, x, tail, convolved, alpha, beta, 0, n, state, out}, {}, {});
     });
     const double decode = time_replayed(
         32, [&](int) { kernels().delta_net_decode(shape, x, alpha, beta, 1, state, out); });

@@ -102,14 +102,13 @@ TEST_F(CudaDeltaNet, ConvolvesOnTheWay) {
             const auto run = [&](Kernels& kernels, bool on_gpu, uint32_t step) {
                 std::vector<float> x = in.x, alpha = in.alpha, beta = in.beta, state = in.state,
                                    tail = before, convolved(x.size());
+                std::vector<uint32_t> stops;
+                for (uint32_t i = step; i <= n; i += step) stops.push_back(i);
+                size_t seen = 0;
                 const auto work = [&](const float* k, float* x_at, float* c, float* a, float* b,
                                       float* s, float* t) {
-                    for (uint32_t i = 0; i < n; i += step)
-                        kernels.conv_and_delta_net(
-                            shape, k, x_at + size_t{i} * shape.channels(), t,
-                            c + size_t{i} * shape.channels(), a + size_t{i} * shape.value_heads,
-                            b + size_t{i} * shape.value_heads, first + i, std::min(step, n - i), s,
-                            x_at + size_t{i} * shape.width());
+                    kernels.conv_and_delta_net(shape, {k, x_at, t, c, a, b, first, n, s, x_at},
+                                               stops, [&](size_t i) { seen += i == seen; });
                 };
                 Outcome to;
                 if (on_gpu) {
@@ -123,6 +122,7 @@ TEST_F(CudaDeltaNet, ConvolvesOnTheWay) {
                     work(kernel.data(), x.data(), convolved.data(), alpha.data(), beta.data(),
                          state.data(), tail.data());
                 }
+                EXPECT_EQ(seen, stops.size());
                 x.resize(size_t{n} * shape.width());
                 state.insert(state.end(), tail.begin(), tail.end());
                 return Outcome{x, state};

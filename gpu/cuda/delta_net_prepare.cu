@@ -1,25 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Prompts of the gated delta net by tensor cores, for heads of 128: f16 factors, f32 sums, the
-// state in f32 from the first chunk to the last. What is done is told in delta_net.h; here all
-// products of 64 x 64 x 128 are mma.sync and the triangular system is inverted.
-//
-// Between the two kernels a chunk's rows hold f16 where q, k and v were, so that nothing else is
-// needed and all chunks are one launch of each (bytes of a row):
-//   q of a key head   unit q 256, then P's row of its first two value heads, 128 each
-//   k of a key head   unit k 256, then P's row of its third and fourth value head
-//   v of a value head -W 256, U 256
-//   alpha, beta       exp(G_i), exp(G_last - G_i)
-// P and q lack 1 / sqrt(dim), which the outputs are multiplied by.
-#include "gpu/cuda/delta_net.cuh"
-#include "gpu/cuda/mma.cuh"
-#include "gpu/cuda/portable.h"
+// What is done to all chunks of a prompt side by side (delta_net_mma.cuh).
+#include "gpu/cuda/delta_net_mma.cuh"
 #include "gpu/cuda/rows.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
 
-constexpr uint32_t kDim = 128;
-constexpr uint32_t kWide = kDim * 2;      // bytes of a row of a head in f16
 constexpr uint32_t kSystem = kCells + 4;  // floats of a row of the triangular system
 
 // Where a 16-byte piece of a row of 256 bytes lies: as swizzled() does for rows of 128.
@@ -232,7 +218,7 @@ class Prepare {
 
     __device__ void make_system(const float (&qk)[4][4], const float (&kk)[4][4],
                                 std::byte* p) const {
-        if (!below()) return;
+        if (!below()) return clear(p);
 #pragma unroll
         for (uint32_t half = 0; half < 2; ++half) {
             const uint32_t i = tile_row() + lane_ / 4 + 8 * half;
@@ -260,6 +246,17 @@ class Prepare {
                     *reinterpret_cast<uint2*>(p + i * row_bytes_ + (tile_column() + 16 * pair) * 2 +
                                               paired_at(lane_)) = four;
             }
+        }
+    }
+
+    // This warp's tiles of P.
+    __device__ void clear(std::byte* p) const {
+#pragma unroll
+        for (uint32_t i = 0; i < 16; i += 8) {
+            const uint32_t row = tile_row() + i + lane_ / 4;
+            if (row < chunk_.count)
+                *reinterpret_cast<uint4*>(p + row * row_bytes_ + tile_column() * 2 +
+                                          lane_ % 4 * 16) = make_uint4(0, 0, 0, 0);
         }
     }
 
@@ -394,279 +391,6 @@ class Prepare {
     const uint32_t warp_ = threadIdx.x / 32, lane_ = threadIdx.x % 32;
 };
 
-constexpr uint32_t kColumns = kDeltaMmaColumns;
-
-struct ChunkStage {
-    std::byte w[kCells * kWide], q[kCells * kWide], k[kCells * kWide];
-    std::byte p[kCells * 128], u[kCells * 128];
-    float decayed[kCells], left[kCells];  // exp(G_i); exp(G_last - G_i), 0 of rows beyond
-};
-static_assert(kDeltaMmaStage == sizeof(ChunkStage) && kColumns == 64);
-
-// What a warp that renews 16 columns of the state hands to the one that makes their outputs, as
-// operands of products.
-struct Handed {
-    uint4 state[kDim / 16][32], delta[kCells / 16][32];
-};
-static_assert(kDeltaMmaHanded == sizeof(Handed) * kColumns / 16);
-
-// The barrier of two warps, by number 1 to 15: one arrives, the other waits.
-__device__ __forceinline__ void pair_arrive(uint32_t number) {
-    asm volatile("bar.arrive %0, 64;" ::"r"(number) : "memory");
-}
-__device__ __forceinline__ void pair_wait(uint32_t number) {
-    asm volatile("bar.sync %0, 64;" ::"r"(number) : "memory");
-}
-
-// Columns of the state of a value head, 16 a pair of warps. The first of them holds them as the
-// accumulators of their transpose, [v, k], the second makes outputs.
-class Recur {
-  public:
-    __device__ Recur(const DeltaNet& job, std::byte* memory)
-        : job_(job),
-          handed_(reinterpret_cast<Handed*>(memory)[pair_]),
-          stages_(reinterpret_cast<ChunkStage*>(memory + kDeltaMmaHanded)),
-          head_(blockIdx.y),
-          row_bytes_(head_of(job, 0).channels * sizeof(float)) {}
-
-    __device__ void run(uint32_t stages) {
-        if (renews_) load_state();
-        bring(0, stages_[0]);
-        for (uint32_t number = 0; number < job_.chunks; ++number) {
-            copies_wait<0>();
-            __syncthreads();
-            if (stages == 2 && number + 1 < job_.chunks)
-                bring(number + 1, stages_[(number + 1) % 2]);
-            if (renews_)
-                renew(number, stages_[number % stages]);
-            else
-                put_out(number, stages_[number % stages]);
-            if (stages == 1 && number + 1 < job_.chunks) {
-                __syncthreads();
-                bring(number + 1, stages_[0]);
-            }
-        }
-        if (renews_) store_state();
-    }
-
-  private:
-    // Rows beyond the chunk are the last one again: their factors are 0.
-    __device__ void bring(uint32_t number, ChunkStage& to) const {
-        const Chunk chunk = chunk_of(job_, number);
-        const Head at = head_of(job_, head_);
-        const uint32_t number_of_key = head_ / job_.key_heads, thread = threadIdx.x;
-        const std::byte* const rows =
-            reinterpret_cast<const std::byte*>(job_.x) + chunk.first * row_bytes_;
-        const std::byte* const q = rows + at.q * sizeof(float);
-        const std::byte* const k = rows + at.k * sizeof(float);
-        const std::byte* const v = rows + at.v * sizeof(float);
-        bring_rows<16>(shared_address(to.w), v, chunk.count);
-        bring_rows<8>(shared_address(to.u), v + kWide + blockIdx.x * kColumns * 2, chunk.count);
-        bring_rows<16>(shared_address(to.q), q, chunk.count);
-        bring_rows<8>(shared_address(to.p),
-                      (number_of_key < 2 ? q : k) + kWide + number_of_key % 2 * 128, chunk.count);
-        bring_rows<16>(shared_address(to.k), k, chunk.count);
-        if (thread >= 2 * kCells) return copies_commit();
-        const uint32_t row = thread % kCells;
-        const size_t gate = size_t{chunk.first + row} * job_.value_heads + head_;
-        const float* const from = (thread < kCells ? job_.alpha : job_.beta) + gate;
-        float* const factor = (thread < kCells ? to.decayed : to.left) + row;
-        if (row >= chunk.count)
-            *factor = 0;
-        else
-            copy_float(factor, from);
-        copies_commit();
-    }
-    __device__ static void copy_float(float* to, const float* from) {
-#if __CUDA_ARCH__ >= 800
-        copy_small<4>(shared_address(to), from);
-#else
-        *to = *from;
-#endif
-    }
-    template <uint32_t kPieces>
-    __device__ void bring_rows(uint32_t to, const std::byte* from, uint32_t count) const {
-        constexpr uint32_t kAtOnce = kDeltaMmaThreads / kPieces;
-        const uint32_t first = threadIdx.x / kPieces, piece = threadIdx.x % kPieces;
-        to += kPieces == 16 ? swizzled_wide(first, piece) : swizzled(first, piece);
-        from += piece * 16;
-#pragma unroll
-        for (uint32_t i = 0; i < kCells / kAtOnce; ++i)
-            copy_16(to + i * kAtOnce * kPieces * 16,
-                    from + min(first + i * kAtOnce, count - 1) * row_bytes_);
-    }
-
-    // delta = U - W state, transposed: [v, tokens]; then the state.
-    __device__ void renew(uint32_t number, const ChunkStage& stage) {
-        const uint32_t w = shared_address(stage.w), k = shared_address(stage.k);
-        uint32_t state[kDim / 16][4];
-#pragma unroll
-        for (uint32_t at = 0; at < kDim / 16; ++at) {
-#pragma unroll
-            for (uint32_t i = 0; i < 4; ++i) {
-                const float* const two = state_[2 * at + i / 2] + i % 2 * 2;
-                state[at][i] = pack_half2(two[0], two[1]);
-            }
-            handed_.state[at][lane_] =
-                make_uint4(state[at][0], state[at][1], state[at][2], state[at][3]);
-        }
-        pair_arrive(kStateHanded + pair_);
-        float delta[8][4];
-        load_u(delta, shared_address(stage.u));
-#pragma unroll
-        for (uint32_t at = 0; at < kDim / 16; ++at) multiply_tokens(delta, state[at], w, at);
-        const float decay = stage.decayed[chunk_of(job_, number).count - 1];
-#pragma unroll
-        for (uint32_t tile = 0; tile < kDim / 8; ++tile)
-#pragma unroll
-            for (float& value : state_[tile]) value *= decay;
-#pragma unroll
-        for (uint32_t at = 0; at < kCells / 16; ++at)
-            handed_.delta[at][lane_] =
-                make_uint4(pack_half2(delta[2 * at][0], delta[2 * at][1]),
-                           pack_half2(delta[2 * at][2], delta[2 * at][3]),
-                           pack_half2(delta[2 * at + 1][0], delta[2 * at + 1][1]),
-                           pack_half2(delta[2 * at + 1][2], delta[2 * at + 1][3]));
-        pair_arrive(kDeltaHanded + pair_);
-#pragma unroll
-        for (uint32_t at = 0; at < kCells / 16; ++at) {
-            uint32_t left[4];
-#pragma unroll
-            for (uint32_t i = 0; i < 4; ++i) {
-                const uint32_t tile = 2 * at + i / 2;
-                const float2 f =
-                    *reinterpret_cast<const float2*>(&stage.left[8 * tile + lane_ % 4 * 2]);
-                left[i] =
-                    pack_half2(delta[tile][i % 2 * 2] * f.x, delta[tile][i % 2 * 2 + 1] * f.y);
-            }
-#pragma unroll
-            for (uint32_t tile = 0; tile < kDim / 8; tile += 2) {
-                uint32_t b[4];
-                load_matrices_transposed(
-                    b, k + swizzled_wide(16 * at + lane_ % 16, tile + lane_ / 16));
-                mma_16x8x16(state_[tile], left, b[0], b[1]);
-                mma_16x8x16(state_[tile + 1], left, b[2], b[3]);
-            }
-        }
-    }
-
-    // The outputs, transposed: the state's part times what is left of it, and that of delta, of
-    // which tokens see those up to them.
-    __device__ void put_out(uint32_t number, const ChunkStage& stage) const {
-        const uint32_t q = shared_address(stage.q), p = shared_address(stage.p);
-        float out[8][4] = {};
-        pair_wait(kStateHanded + pair_);
-#pragma unroll
-        for (uint32_t at = 0; at < kDim / 16; ++at) {
-            const uint4 four = handed_.state[at][lane_];
-            const uint32_t state[4] = {four.x, four.y, four.z, four.w};
-            multiply_tokens(out, state, q, at);
-        }
-#pragma unroll
-        for (uint32_t tile = 0; tile < 8; ++tile) {
-            const float2 f =
-                *reinterpret_cast<const float2*>(&stage.decayed[8 * tile + lane_ % 4 * 2]);
-            out[tile][0] *= f.x, out[tile][1] *= f.y;
-            out[tile][2] *= f.x, out[tile][3] *= f.y;
-        }
-        pair_wait(kDeltaHanded + pair_);
-#pragma unroll
-        for (uint32_t at = 0; at < kCells / 16; ++at) {
-            const uint4 four = handed_.delta[at][lane_];
-            const uint32_t delta[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-            for (uint32_t tile = 2 * at; tile < 8; tile += 2) {
-                uint32_t b[4];
-                load_matrices(
-                    b, p + swizzled(8 * tile + lane_ % 8 + lane_ / 16 * 8, 2 * at + lane_ / 8 % 2));
-                mma_16x8x16(out[tile], delta, b[0], b[1]);
-                mma_16x8x16(out[tile + 1], delta, b[2], b[3]);
-            }
-        }
-        store_out(out, chunk_of(job_, number));
-    }
-
-    // sum[v, tokens] += state[v, 16 at ..] rows[tokens, 16 at ..]
-    __device__ void multiply_tokens(float (&sum)[8][4], const uint32_t (&state)[4], uint32_t rows,
-                                    uint32_t at) const {
-#pragma unroll
-        for (uint32_t tile = 0; tile < 8; tile += 2) {
-            uint32_t b[4];
-            load_matrices(b, rows + swizzled_wide(8 * tile + lane_ % 8 + lane_ / 16 * 8,
-                                                  2 * at + lane_ / 8 % 2));
-            mma_16x8x16(sum[tile], state, b[0], b[1]);
-            mma_16x8x16(sum[tile + 1], state, b[2], b[3]);
-        }
-    }
-
-    __device__ void load_u(float (&delta)[8][4], uint32_t u) const {
-#pragma unroll
-        for (uint32_t tile = 0; tile < 8; tile += 2) {
-            uint32_t part[4];
-            load_matrices_transposed(part, u + swizzled(8 * tile + lane_ / 16 * 8 + lane_ % 8,
-                                                        2 * pair_ + lane_ / 8 % 2));
-#pragma unroll
-            for (uint32_t i = 0; i < 4; ++i) {
-                const float2 two = __half22float2(as_half2(part[i]));
-                delta[tile + i / 2][i % 2 * 2] = two.x;
-                delta[tile + i / 2][i % 2 * 2 + 1] = two.y;
-            }
-        }
-    }
-    // Eight lanes fill a sector.
-    __device__ void store_out(const float (&out)[8][4], const Chunk& chunk) const {
-        const float scale = rsqrtf(float(kDim));
-        float* const to = job_.out + (size_t{chunk.first} * job_.value_heads + head_) * kDim +
-                          first_column() + lane_ / 4;
-#pragma unroll
-        for (uint32_t tile = 0; tile < 8; ++tile)
-#pragma unroll
-            for (uint32_t c = 0; c < 2; ++c) {
-                const uint32_t row = 8 * tile + lane_ % 4 * 2 + c;
-                if (row >= chunk.count) continue;
-                float* const at = to + size_t{row} * job_.value_heads * kDim;
-                at[0] = out[tile][c] * scale;
-                at[8] = out[tile][2 + c] * scale;
-            }
-    }
-
-    __device__ uint32_t first_column() const {
-        return blockIdx.x * kColumns + pair_ * 16;
-    }
-    // Of the state's row `8 tile + 2 t`, this lane's column.
-    __device__ float* kept(uint32_t tile) const {
-        return job_.state + (size_t{head_} * kDim + 8 * tile + lane_ % 4 * 2) * kDim +
-               first_column() + lane_ / 4;
-    }
-    __device__ void load_state() {
-#pragma unroll
-        for (uint32_t tile = 0; tile < kDim / 8; ++tile) {
-            const float* const from = kept(tile);
-            state_[tile][0] = from[0], state_[tile][1] = from[kDim];
-            state_[tile][2] = from[8], state_[tile][3] = from[kDim + 8];
-        }
-    }
-    __device__ void store_state() const {
-#pragma unroll
-        for (uint32_t tile = 0; tile < kDim / 8; ++tile) {
-            float* const to = kept(tile);
-            to[0] = state_[tile][0], to[kDim] = state_[tile][1];
-            to[8] = state_[tile][2], to[kDim + 8] = state_[tile][3];
-        }
-    }
-
-    static constexpr uint32_t kStateHanded = 1, kDeltaHanded = 1 + kColumns / 16;
-
-    const DeltaNet& job_;
-    const uint32_t lane_ = threadIdx.x % 32, pair_ = threadIdx.x / 32 % (kColumns / 16);
-    const bool renews_ = threadIdx.x < 2 * kColumns;
-    Handed& handed_;
-    ChunkStage* const stages_;
-    const uint32_t head_;
-    const size_t row_bytes_;
-    float state_[kDim / 8][4];
-};
-
 }  // namespace
 
 // Work: 8 * 64 dim operations a token and value head and half of that a key head. Bytes: 4 a
@@ -696,16 +420,6 @@ extern "C" __global__ void __launch_bounds__(kDeltaThreads)
                                                      : job.tail + (job.n + t) * channels;
         job.tail[t * channels + c] = from[c];
     }
-}
-
-// Work: 6 dim^2 + 64 dim operations a token and value head. Bytes, from the L2 cache mostly: 1,024
-// a token for each 64 columns. A block takes the chunks in order and keeps its columns of the
-// state in registers. Grid: (2, value_heads). `stages` of shared memory, 1 or 2: with two a chunk
-// comes while the one before it is used.
-extern "C" __global__ void __launch_bounds__(kDeltaMmaThreads)
-    delta_net_chunk_mma(const __grid_constant__ DeltaNet job, uint32_t stages) {
-    extern __shared__ __align__(16) std::byte memory[];
-    Recur(job, memory).run(stages);
 }
 
 }  // namespace granary::gpu::cuda
