@@ -265,17 +265,18 @@ class Kernels {
     // For each value head and token: S *= exp(alpha); d = beta (v - S^T k); S += k d^T;
     // out = S^T q, with q and k divided by sqrt(|.|^2 + norm_eps) and q by sqrt(head_dim).
     // The prompt form cuts at absolute multiples of kDeltaCells: chunks that begin there give the
-    // same bits however long they are.
-    virtual void delta_net_prompt(const DeltaShape& shape, const float* x /*[n, channels]*/,
-                                  const float* alpha /*[n, value_heads]*/,
-                                  const float* beta /*[n, value_heads]*/, uint32_t first_cell,
-                                  uint32_t n, float* state /*[value_heads, head_dim k, v]*/,
+    // same bits however long they are. x, alpha and beta are spent: it may work in their place.
+    virtual void delta_net_prompt(const DeltaShape& shape, float* x /*[n, channels]*/,
+                                  float* alpha /*[n, value_heads]*/,
+                                  float* beta /*[n, value_heads]*/, uint32_t first_cell, uint32_t n,
+                                  float* state /*[value_heads, head_dim k, v]*/,
                                   float* out /*[n, value_heads, head_dim]*/) = 0;
-    // The same token by token.
+    // The same token by token; nothing but the state is changed.
     virtual void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
                                   const float* beta, uint32_t n, float* state, float* out) = 0;
 
     // out = rms_norm(x) * weight * silu(gate), head by head; fills out.codes when it is not null.
+    // The values of a prompt that has codes may not be written.
     virtual void gated_norm(const float* x /*[rows, heads, dim]*/, const float* weight /*[dim]*/,
                             float eps, uint32_t dim, const float* gate /*[rows, heads, dim]*/,
                             const Activations& out) = 0;
@@ -345,11 +346,68 @@ class Kernels {
         rms_norm(x, weight, eps, norm);
     }
 
+    // causal_conv into convolved, then delta_net_prompt of that. After each of `stops` rows, rising
+    // and at absolute multiples of kDeltaCells, tail and state are (queued to be) those behind so
+    // many rows and stopped(number of the stop) is called. alpha, beta and convolved are spent. out
+    // may be where x is, which is spent then.
+    struct DeltaPrompt {
+        const float* kernel;  // [channels, taps]
+        const float* x;       // [n, channels]
+        float* tail;          // [taps - 1, channels]
+        float* convolved;     // [n, channels]
+        float* alpha;         // [n, value_heads]
+        float* beta;          // [n, value_heads]
+        uint32_t first_cell, n;
+        float* state;  // [value_heads, head_dim k, v]
+        float* out;    // [n, value_heads, head_dim]
+
+        // Rows [first, end) of it.
+        DeltaPrompt rows(const DeltaShape& shape, uint32_t first, uint32_t end) const {
+            const size_t channels = size_t{first} * shape.channels();
+            const size_t gates = size_t{first} * shape.value_heads;
+            return {kernel,
+                    x + channels,
+                    tail,
+                    convolved + channels,
+                    alpha + gates,
+                    beta + gates,
+                    first_cell + first,
+                    end - first,
+                    state,
+                    out + size_t{first} * shape.width()};
+        }
+    };
+    virtual void conv_and_delta_net(const DeltaShape& shape, const DeltaPrompt& prompt,
+                                    std::span<const uint32_t> stops,
+                                    const std::function<void(size_t)>& stopped) {
+        for_slices(prompt.n, stops, stopped, [&](uint32_t first, uint32_t end) {
+            const DeltaPrompt at = prompt.rows(shape, first, end);
+            causal_conv(shape, at.kernel, at.x, at.n, at.tail, at.convolved);
+            delta_net_prompt(shape, at.convolved, at.alpha, at.beta, at.first_cell, at.n, at.state,
+                             at.out);
+        });
+    }
+
     // best[i] = index of the largest of logits[i, :], the lowest among equals.
     virtual void argmax(const float* logits /*[n, vocab]*/, uint32_t n, uint32_t vocab,
                         int32_t* best /*[n]*/) = 0;
 
   protected:
+    // run(first, end) for the rows up to each stop and up to n, in order.
+    template <class Run>
+    static void for_slices(uint32_t n, std::span<const uint32_t> stops,
+                           const std::function<void(size_t)>& stopped, const Run& run) {
+        uint32_t first = 0;
+        const auto run_to = [&](uint32_t end) {
+            if (end > first) run(first, end);
+            first = end;
+        };
+        for (size_t i = 0; i < stops.size(); ++i) {
+            run_to(stops[i]);
+            stopped(i);
+        }
+        run_to(n);
+    }
     bool wanted() const { return !wanted_ || wanted_(); }
 
   private:

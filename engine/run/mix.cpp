@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The parts of a layer that prompt and decode share: attention or delta net, and shared experts.
 #include <array>
+#include <vector>
 
 #include "engine/run/pass.h"
 
@@ -42,35 +43,25 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
                    gpu::Matmul{weights.alpha, at.alpha}, gpu::Matmul{weights.beta, at.beta}},
         at.norm);
     run.phase(Phase::attention);
-    if (!place.decode) kernels.delta_gates(shape, weights.dt, weights.a, rows, at.alpha, at.beta);
-    uint32_t first = 0;
-    const auto run_to = [&](uint32_t end) {
-        const uint32_t n = end - first;
-        float* const channels = at.channels + size_t{first} * shape.channels();
-        float* const convolved = at.convolved + size_t{first} * shape.channels();
-        float* const alpha = at.alpha + size_t{first} * shape.value_heads;
-        float* const beta = at.beta + size_t{first} * shape.value_heads;
-        // These channels are spent: the place of as many takes the output, never further on.
-        float* const out = at.channels + size_t{first} * shape.width();
-        if (!place.decode) {
-            kernels.causal_conv(shape, weights.kernel, channels, n, tail, convolved);
-            kernels.delta_net_prompt(shape, convolved, alpha, beta, place.first_cell + first, n,
-                                     state, out);
-        } else {
-            kernels.gates_and_conv(shape, weights.dt, weights.a, alpha, beta, weights.kernel,
-                                   channels, n, tail, convolved);
-            kernels.delta_net_decode(shape, convolved, alpha, beta, n, state, out);
-        }
-        first = end;
-    };
-    // Cut at multiples of kDeltaCells, where it changes no bit.
-    for (const Checkpoint& checkpoint : place.checkpoints) {
-        run_to(checkpoint.cells - place.first_cell);
+    if (place.decode) {
+        kernels.gates_and_conv(shape, weights.dt, weights.a, at.alpha, at.beta, weights.kernel,
+                               at.channels, rows, tail, at.convolved);
+        kernels.delta_net_decode(shape, at.convolved, at.alpha, at.beta, rows, state, at.channels);
+    } else {
+        kernels.delta_gates(shape, weights.dt, weights.a, rows, at.alpha, at.beta);
+        std::vector<uint32_t> stops;
+        for (const Checkpoint& checkpoint : place.checkpoints)
+            stops.push_back(checkpoint.cells - place.first_cell);
         const uint64_t bytes = delta_place_bytes(shape);
-        run.device.copy(gpu::StreamId::compute, checkpoint.state.get() + number * bytes, memory,
-                        bytes);
+        kernels.conv_and_delta_net(
+            shape,
+            {weights.kernel, at.channels, tail, at.convolved, at.alpha, at.beta, place.first_cell,
+             rows, state, at.channels},
+            stops, [&](size_t i) {
+                run.device.copy(gpu::StreamId::compute,
+                                place.checkpoints[i].state.get() + number * bytes, memory, bytes);
+            });
     }
-    run_to(rows);
     kernels.gated_norm(at.channels, weights.head_norm, run.model.norm_eps, shape.head_dim,
                        at.delta_gate, at.delta);
     run.phase(Phase::dense);

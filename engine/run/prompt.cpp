@@ -306,11 +306,11 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
         (void)run.device.synchronize(gpu::StreamId::compute);
         return fail(ErrorKind::cancelled, "reading was stopped");
     };
+    kernels.rms_norm(at.x, mixer_norm(model, 0), model.norm_eps, at.norm);
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const MoeWeights& moe = model.layers[n].moe;
         const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
 
-        kernels.rms_norm(at.x, mixer_norm(model, n), model.norm_eps, at.norm);
         mix(run, n, at, {nullptr, kv_base, place.first_cell, place.checkpoints});
         if (wanted && !wanted()) return stop();  // x may hold what must not be routed by
 
@@ -320,12 +320,15 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
             kernels.note_routes(cache, at.routes, moe.shape.used, place.first_warming, place.tick);
         if (auto r = experts.run(n, at); !r) return tl::unexpected(r.error());
         run.phase(Phase::dense);
-        kernels.combine(at.routes, moe.shape.used, moe.shape.hidden, at.expert_out, at.x);
+        uint32_t used = moe.shape.used;
         if (moe.shared) {
+            kernels.combine(at.routes, used, moe.shape.hidden, at.expert_out, at.x);
             run_shared_expert(run, n, at);
             run.phase(Phase::dense);
-            kernels.combine(at.routes, 1, moe.shape.hidden, at.expert_out, at.x);
+            used = 1;
         }
+        kernels.combine_and_norm(at.routes, used, moe.shape.hidden, at.expert_out, at.x,
+                                 mixer_norm(model, n + 1), model.norm_eps, at.norm, {});
 
         if (auto r = ahead.layer_queued(); !r) return tl::unexpected(r.error());
         if (!callback(n + 1)) return stop();

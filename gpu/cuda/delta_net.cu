@@ -1,34 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The gated delta net in f32: prompts in chunks (delta_net.h), generated tokens one by one.
-#include "gpu/cuda/delta_net.h"
-
+#include "gpu/cuda/delta_net.cuh"
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/portable.h"
 
 namespace granary::gpu::cuda {
 namespace {
 
-constexpr uint32_t kCells = kDeltaCells;
 constexpr uint32_t kPart = 64, kStride = kPart + 4;  // dims of a factor that lie in shared memory
-
-// Rows [first, first + count) of a chunk.
-struct Chunk {
-    uint32_t first, count;
-};
-__device__ __forceinline__ Chunk chunk_of(const DeltaNet& job, uint32_t number) {
-    const uint32_t first = job.first + (number == 0 ? 0 : job.first_rows + (number - 1) * kCells);
-    return {first, min(number == 0 ? job.first_rows : kCells, job.n - first)};
-}
-
-// Where q, k and v of a value head begin in a row of channels.
-struct Head {
-    size_t channels, q, k, v;
-};
-__device__ __forceinline__ Head head_of(const DeltaNet& job, uint32_t head) {
-    const uint32_t key = head % job.key_heads;
-    return {size_t{2 * job.key_heads + job.value_heads} * job.dim, size_t{key} * job.dim,
-            size_t{job.key_heads + key} * job.dim, size_t{2 * job.key_heads + head} * job.dim};
-}
 
 __device__ __forceinline__ float warp_sum(float value) {
     for (uint32_t distance = 16; distance > 0; distance /= 2)

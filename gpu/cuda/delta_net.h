@@ -19,18 +19,24 @@
 namespace granary::gpu::cuda {
 
 struct DeltaNet {
-    const float* x;      // [n, channels]
-    const float* alpha;  // [n, value_heads] logarithms of decay
-    const float* beta;   // [n, value_heads]
-    float* state;        // [value_heads, dim k, dim v]
-    float* out;          // [n, value_heads, dim]
-    float* prepared;     // [chunks, value_heads] of delta_prepared_floats
+    float* x;      // [n, channels]
+    float* alpha;  // [n, value_heads] logarithms of decay
+    float* beta;   // [n, value_heads]
+    float* state;  // [value_heads, dim k, dim v]
+    float* out;    // [n, value_heads, dim]
+    // [chunks, value_heads] of delta_prepared_floats; tensor cores need none of it.
+    float* prepared;
     uint32_t key_heads, value_heads, dim;
     float norm_eps;
     uint32_t n;
     uint32_t first;       // row of the first chunk of this launch
     uint32_t first_rows;  // that it has at most: up to a multiple of kDeltaCells
     uint32_t chunks;      // of this launch
+    // Where the short convolution is done on the way: what it takes, x then being room for what
+    // comes out; else null.
+    const float* channels;  // [n, channels]
+    const float* kernel;    // [channels, kDeltaTaps]
+    float* tail;            // [kDeltaTaps - 1, channels]
 };
 
 // Chunks that are prepared at a time: enough for every processor, and launches stay short.
@@ -42,6 +48,18 @@ inline constexpr uint32_t kDeltaColumns = 32;  // of the state that a block of c
 // q_i . k_j for j <= i; factors of q and k rows [64] each; the whole chunk's decay, padded.
 GRANARY_HOST_DEVICE constexpr size_t delta_prepared_floats(uint32_t dim) {
     return size_t{2} * kDeltaCells * dim + kDeltaCells * kDeltaCells + 2 * kDeltaCells + 4;
+}
+
+// By tensor cores (delta_net_mma.cuh): heads of 128, at most this many value heads a key head;
+// taps of the convolution on the way; threads and columns of a block of chunk; bytes of shared
+// memory of prepare, and of chunk with one stage or more.
+inline constexpr uint32_t kDeltaMmaDim = 128, kDeltaMmaMostValues = 4;
+inline constexpr uint32_t kDeltaTaps = 4;
+inline constexpr uint32_t kDeltaMmaThreads = 384, kDeltaMmaColumns = 64;
+inline constexpr uint32_t kDeltaMmaPrepareShared = 67328;
+inline constexpr uint32_t kDeltaMmaHanded = 24576, kDeltaMmaStage = 66560, kDeltaMmaMostStages = 3;
+constexpr uint32_t delta_mma_shared(uint32_t stages) {
+    return kDeltaMmaHanded + stages * kDeltaMmaStage;
 }
 
 }  // namespace granary::gpu::cuda

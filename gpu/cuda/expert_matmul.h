@@ -49,8 +49,8 @@ struct ExpertMatmul {
 // How they are launched: threads of a block, blocks (each walks over tiles) a multiprocessor, bytes
 // of dynamic shared memory.
 struct ExpertLaunch {
-    uint32_t threads, blocks, shared_q4_k, shared_q6_k;
+    uint32_t threads, blocks, shared_q4_k, shared_q5_k, shared_q6_k, shared_q8_0;
 };
-inline constexpr ExpertLaunch kExpertWgmma{640, 1, 225280, 232448};
+inline constexpr ExpertLaunch kExpertWgmma{640, 1, 225280, 224256, 232448, 225280};
 
 }  // namespace granary::gpu::cuda

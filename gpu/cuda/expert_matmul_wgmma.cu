@@ -29,7 +29,7 @@ namespace {
 constexpr uint32_t kGroups = 4;                    // warpgroups that multiply
 constexpr uint32_t kRows = 64 * kGroups;           // weight rows of a tile
 constexpr uint32_t kStageBytes = kTileRows * 128;  // 64 columns of activations
-constexpr uint32_t kRawStages = 2;                 // blocks of 256 columns
+constexpr uint32_t kRawStages = 2;                 // blocks of Format::kColumns
 constexpr uint32_t kCopiers = 64;                  // of weights, and as many of activations
 constexpr uint32_t kThreads = 128 * kGroups + 2 * kCopiers;
 constexpr uint32_t kOutRows = 16;               // routes that a warpgroup stores at a time
@@ -72,7 +72,7 @@ template <class Format, bool kGateUp>
 __device__ void bring_weights(const ExpertMatmul& job, Shared<Format>& shared, uint32_t tiles) {
     constexpr uint32_t kFeatures = kGateUp ? kRows / 2 : kRows;
     const uint32_t across = (job.features + kFeatures - 1) / kFeatures;
-    const uint32_t blocks = job.cols / 256, row_bytes = blocks * Format::kBlockBytes;
+    const uint32_t blocks = job.cols / Format::kColumns, row_bytes = blocks * Format::kBlockBytes;
     const uint32_t thread = threadIdx.x % kCopiers;
     Ring<kRawStages> raw;
     for (uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -253,7 +253,8 @@ class Multiplier {
 
     template <uint32_t kColumns>
     __device__ void multiply(float (&sum)[kColumns / 2]) {
-        const uint32_t blocks = job_.cols / 256, row_bytes = blocks * Format::kBlockBytes;
+        constexpr uint32_t kPerBlock = Format::kColumns / 64;  // of 64 columns
+        const uint32_t row_bytes = job_.cols / Format::kColumns * Format::kBlockBytes;
         // This thread's two rows among the raw blocks: gate and up of one feature, taken in the
         // order in which the results are to lie, or rows g and g + 8 of down.
         const uint32_t low =
@@ -266,18 +267,24 @@ class Multiplier {
         }
         // Each 32 columns are widened while the products of the 32 before are under way.
         uint32_t a[2][2][4];
-        for (uint32_t block = 0; block < blocks; ++block) {
-            barrier_wait(shared_address(&shared_.raw_full[raw_.slot]), raw_.parity);
-            const std::byte* raw = shared_.raw[raw_.slot];
-            const uint32_t low_shift = (low_at + block * Format::kBlockBytes) % 16;
-            const uint32_t high_shift = (high_at + block * Format::kBlockBytes) % 16;
+        for (uint32_t columns = 0; columns < job_.cols; columns += 256) {
 #pragma unroll
             for (uint32_t quarter = 0; quarter < 4; ++quarter) {
+                const uint32_t in_block = quarter % kPerBlock;
+                if (in_block == 0)
+                    barrier_wait(shared_address(&shared_.raw_full[raw_.slot]), raw_.parity);
+                const std::byte* const raw = shared_.raw[raw_.slot];
                 barrier_wait(shared_address(&shared_.full[stage_.slot]), stage_.parity);
-                const auto one = Format::load(raw + low * Format::kStride, low_shift, quarter, t_);
+                const auto one =
+                    Format::load(raw + low * Format::kStride, low_at % 16, in_block, t_);
                 const auto two =
-                    Format::load(raw + high * Format::kStride, high_shift, quarter, t_);
-                if (quarter == 3) release(&shared_.raw_empty[raw_.slot]);
+                    Format::load(raw + high * Format::kStride, high_at % 16, in_block, t_);
+                if (in_block == kPerBlock - 1) {
+                    release(&shared_.raw_empty[raw_.slot]);
+                    raw_.advance();
+                    low_at += Format::kBlockBytes;
+                    high_at += Format::kBlockBytes;
+                }
                 const uint64_t b = operand(shared_address(shared_.stage[stage_.slot]));
 #pragma unroll
                 for (uint32_t half = 0; half < 2; ++half) {
@@ -305,7 +312,6 @@ class Multiplier {
             }
             hold(sum);
             release(&shared_.empty[last_slot]);
-            raw_.advance();
         }
     }
 
@@ -418,7 +424,9 @@ __device__ void expert_matmul(const ExpertMatmul& job) {
 }  // namespace
 
 static_assert(kExpertWgmma.threads == kThreads && kExpertWgmma.shared_q4_k == sizeof(Shared<Q4K>) &&
-              kExpertWgmma.shared_q6_k == sizeof(Shared<Q6K>));
+              kExpertWgmma.shared_q5_k == sizeof(Shared<Q5K>) &&
+              kExpertWgmma.shared_q6_k == sizeof(Shared<Q6K>) &&
+              kExpertWgmma.shared_q8_0 == sizeof(Shared<Q80>));
 
 #define GRANARY_KERNEL(name, format, gate_up)                 \
     extern "C" __global__ void __launch_bounds__(kThreads, 1) \
@@ -426,8 +434,13 @@ static_assert(kExpertWgmma.threads == kThreads && kExpertWgmma.shared_q4_k == si
         expert_matmul<format, gate_up>(job);                  \
     }
 GRANARY_KERNEL(expert_gate_up_wgmma_q4_k, Q4K, true)
+GRANARY_KERNEL(expert_gate_up_wgmma_q5_k, Q5K, true)
+GRANARY_KERNEL(expert_gate_up_wgmma_q6_k, Q6K, true)
+GRANARY_KERNEL(expert_gate_up_wgmma_q8_0, Q80, true)
 GRANARY_KERNEL(expert_down_wgmma_q4_k, Q4K, false)
+GRANARY_KERNEL(expert_down_wgmma_q5_k, Q5K, false)
 GRANARY_KERNEL(expert_down_wgmma_q6_k, Q6K, false)
+GRANARY_KERNEL(expert_down_wgmma_q8_0, Q80, false)
 #undef GRANARY_KERNEL
 
 }  // namespace granary::gpu::cuda

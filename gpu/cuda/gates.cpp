@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Gates and the delta net's convolution: gates.cu, and gated_norm of norm.cu.
 #include <algorithm>
+#include <bit>
 
 #include "gpu/cuda/kernels.h"
 
@@ -82,13 +83,16 @@ void CudaKernels::gated_norm(const float* x, const float* weight, float eps, uin
                              const float* gate, const Activations& out) {
     // Groups of a decode step's codes may cross heads: they come afterwards then.
     const bool later = out.codes && out.decode && dim % kGroup != 0;
+    const uint32_t lanes = std::min(std::bit_ceil((dim + 7) / 8), 32u), heads = out.cols / dim;
+    float* const values = out.codes && !out.decode ? nullptr : out.values;
     for (uint32_t first = 0; first < out.rows; first += kMostRows) {
         const size_t at = size_t{first} * out.cols;
-        queue_few(
-            out.rows, gates_.gated_norm,
-            {blocks_for(out.cols / dim, 4), std::min(out.rows - first, kMostRows)}, {kThreads}, 0,
-            x + at, weight, eps, dim, out.cols / dim, gate + at, out.values + at,
-            out.codes && !later ? out.codes + first * code_bytes(out.cols) : nullptr, out.decode);
+        queue_few(out.rows, gates_.gated_norm,
+                  {blocks_for(heads, kThreads / lanes), std::min(out.rows - first, kMostRows)},
+                  {kThreads}, 0, x + at, weight, eps, dim, lanes, heads, gate + at,
+                  values ? values + at : nullptr,
+                  out.codes && !later ? out.codes + first * code_bytes(out.cols) : nullptr,
+                  out.decode);
     }
     if (later) quantise(out);
 }

@@ -24,6 +24,7 @@
 
 namespace granary::gpu::cuda {
 
+struct DeltaNet;
 struct ExpertTile;
 struct FetchExperts;
 struct RouteNorm;
@@ -91,9 +92,11 @@ class CudaKernels : public Kernels {
     void gates_and_conv(const DeltaShape& shape, const float* dt, const float* a, float* alpha,
                         float* beta, const float* kernel, const float* x, uint32_t n, float* tail,
                         float* out) override;
-    void delta_net_prompt(const DeltaShape& shape, const float* x, const float* alpha,
-                          const float* beta, uint32_t first_cell, uint32_t n, float* state,
-                          float* out) override;
+    void delta_net_prompt(const DeltaShape& shape, float* x, float* alpha, float* beta,
+                          uint32_t first_cell, uint32_t n, float* state, float* out) override;
+    void conv_and_delta_net(const DeltaShape& shape, const DeltaPrompt& prompt,
+                            std::span<const uint32_t> stops,
+                            const std::function<void(size_t)>& stopped) override;
     void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
                           const float* beta, uint32_t n, float* state, float* out) override;
     void gated_norm(const float* x, const float* weight, float eps, uint32_t dim, const float* gate,
@@ -122,7 +125,7 @@ class CudaKernels : public Kernels {
 
   private:
     // Kernels of matrices. By number of a type, see matmul.cpp; those of 0 take any type.
-    static constexpr uint32_t kPromptTypes = 13, kInt8Types = 3;
+    static constexpr uint32_t kPromptTypes = 13, kInt8Types = 3, kWgmmaTypes = 4;
     struct MatmulFunctions {
         Function plain, plain_gate_up, plain_down, expert_tiles;
         // Of a decode step: for block types, and for any.
@@ -137,7 +140,7 @@ class CudaKernels : public Kernels {
         Function dense_wgmma;
         struct {
             Function gate_up, down;
-        } wgmma_q4_k, wgmma_q6_k;
+        } wgmma[kWgmmaTypes];
         // 8-bit products of prompts; null where f16 is as fast. By number of a type, see
         // matmul.cpp.
         struct Int8 {
@@ -231,6 +234,9 @@ class CudaKernels : public Kernels {
 
     Result<void> load_attention();
     Result<void> load_delta_net();
+    bool delta_net_by_mma(const DeltaShape& shape) const;
+    void delta_net_pieces(DeltaNet job, uint32_t first_cell);
+    void delta_net_chunks(const DeltaNet& job);
     // What they need of the scratch places.
     static size_t attention_decode_scratch(const AttentionShape& shape, uint32_t max_cells);
     static PromptBytes attention_prompt_scratch(const AttentionShape& shape);

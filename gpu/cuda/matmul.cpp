@@ -37,6 +37,17 @@ PromptMatmul dense_job(const Matmul& job, uint32_t rows, const std::byte* x, siz
     return launch;
 }
 
+// Types of experts with wgmma kernels of their own.
+struct WgmmaType {
+    WeightType type;
+    const char* name;  // of its kernels
+    uint32_t shared;   // bytes
+};
+constexpr WgmmaType kWgmma[] = {{WeightType::q4_k, "q4_k", kExpertWgmma.shared_q4_k},
+                                {WeightType::q5_k, "q5_k", kExpertWgmma.shared_q5_k},
+                                {WeightType::q6_k, "q6_k", kExpertWgmma.shared_q6_k},
+                                {WeightType::q8_0, "q8_0", kExpertWgmma.shared_q8_0}};
+
 }  // namespace
 
 Result<void> CudaKernels::load_matmuls() {
@@ -54,12 +65,15 @@ Result<void> CudaKernels::load_matmuls() {
         if (auto r = find_wgmma("matmul_dense_wgmma", {{"matmul_dense_wgmma", &to.dense_wgmma}});
             !r)
             return r;
-        if (auto r = find_wgmma("expert_matmul_wgmma",
-                                {{"expert_gate_up_wgmma_q4_k", &to.wgmma_q4_k.gate_up},
-                                 {"expert_down_wgmma_q4_k", &to.wgmma_q4_k.down},
-                                 {"expert_down_wgmma_q6_k", &to.wgmma_q6_k.down}});
-            !r)
-            return r;
+        for (uint32_t i = 0; i < kWgmmaTypes; ++i) {
+            const std::string name = kWgmma[i].name;
+            if (auto r =
+                    find_wgmma("expert_matmul_wgmma",
+                               {{("expert_gate_up_wgmma_" + name).c_str(), &to.wgmma[i].gate_up},
+                                {("expert_down_wgmma_" + name).c_str(), &to.wgmma[i].down}});
+                !r)
+                return r;
+        }
     }
     if (auto r = find("matvec", {{"matvec", &to.matvec},
                                  {"matvec_wide", &to.matvec_wide},
@@ -94,10 +108,9 @@ Result<void> CudaKernels::load_matmuls() {
     for (const Function function : {to.matvec, to.matvec_wide, to.matvec_rows, to.gate_up, to.down})
         if (auto r = allow(function, to.shared_per_block); !r) return r;
     if (auto r = allow(to.dense_wgmma, kDenseShared); !r) return r;
-    for (const auto& [kernels, bytes] : {std::pair{&to.wgmma_q4_k, kExpertWgmma.shared_q4_k},
-                                         std::pair{&to.wgmma_q6_k, kExpertWgmma.shared_q6_k}})
-        for (const Function function : {kernels->gate_up, kernels->down})
-            if (auto r = allow(function, bytes); !r) return r;
+    for (uint32_t i = 0; i < kWgmmaTypes; ++i)
+        for (const Function function : {to.wgmma[i].gate_up, to.wgmma[i].down})
+            if (auto r = allow(function, kWgmma[i].shared); !r) return r;
     for (uint32_t i = 0; i < kPromptTypes; ++i) {
         const std::string name(kFastTypes[i].name);
         if (auto r = find("matmul_prompt",
@@ -162,12 +175,13 @@ uint32_t CudaKernels::wgmma_blocks() const {
 
 CudaKernels::WgmmaKernel CudaKernels::wgmma_kernel(WeightType type, Product product, uint32_t cols,
                                                    uint32_t features) const {
-    if (cols % 256 != 0 || features % 32 != 0) return {};
-    const bool four = type == WeightType::q4_k;
-    if (!four && type != WeightType::q6_k) return {};
-    const auto& kernels = four ? matmuls_.wgmma_q4_k : matmuls_.wgmma_q6_k;
-    return {product == Product::gate_up ? kernels.gate_up : kernels.down,
-            four ? kExpertWgmma.shared_q4_k : kExpertWgmma.shared_q6_k};
+    if (cols % 256 != 0 || cols < 512 || features % 32 != 0) return {};
+    for (uint32_t i = 0; i < kWgmmaTypes; ++i) {
+        if (kWgmma[i].type != type) continue;
+        const auto& kernels = matmuls_.wgmma[i];
+        return {product == Product::gate_up ? kernels.gate_up : kernels.down, kWgmma[i].shared};
+    }
+    return {};
 }
 
 // Their number, the tiles of max_expert_tiles, and the tokens' 8-bit codes.

@@ -52,6 +52,49 @@ __device__ __forceinline__ void widen(const std::byte* row, uint32_t first, uint
         place.put(group, value);
     }
 }
+// Eight weights that are numbers, by loads of 16 bytes where they all exist and lie so.
+template <WeightType kType>
+__device__ __forceinline__ void load_eight(const std::byte* row, uint32_t octet, uint32_t cols,
+                                           float (&out)[8]) {
+    constexpr uint32_t kBytes = kType == WeightType::f32 ? 32 : 16;
+    const std::byte* const from = row + size_t{octet} * kBytes;
+    if (octet * 8 + 8 > cols || reinterpret_cast<uintptr_t>(from) % 16 != 0)
+        return decode_octet(kType, row, octet, cols, out);
+    const auto* const words = reinterpret_cast<const uint4*>(from);
+    const uint4 a = words[0];
+    if constexpr (kType == WeightType::f32) {
+        const uint4 b = words[1];
+        const uint32_t all[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) out[i] = __uint_as_float(all[i]);
+    } else {
+        const uint32_t all[4] = {a.x, a.y, a.z, a.w};
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) {
+            if constexpr (kType == WeightType::f16) {
+                const float2 two = __half22float2(as_half2(all[i]));
+                out[2 * i] = two.x;
+                out[2 * i + 1] = two.y;
+            } else {
+                out[2 * i] = __uint_as_float(all[i] << 16);
+                out[2 * i + 1] = __uint_as_float(all[i] & 0xffff0000);
+            }
+        }
+    }
+}
+template <WeightType kType>
+__device__ __forceinline__ void widen_numbers(const std::byte* row, uint32_t first, uint32_t cols,
+                                              const Place& place) {
+#pragma unroll 1
+    for (uint32_t group = 0; group < 2; ++group) {
+        float value[4][8] = {};
+        if (first + group * 32 < cols)
+#pragma unroll
+            for (uint32_t t = 0; t < 4; ++t)
+                load_eight<kType>(row, (first + group * 32) / 8 + t, cols, value[t]);
+        place.put(group, value);
+    }
+}
 __device__ __forceinline__ void widen_any(WeightType type, const std::byte* row, uint32_t first,
                                           uint32_t cols, const Place& place) {
 #pragma unroll 1
@@ -94,6 +137,14 @@ extern "C" __global__ void __launch_bounds__(kDenseWidenThreads)
             GRANARY_CASE(iq4_xs)
             GRANARY_CASE(iq4_nl)
             GRANARY_CASE(mxfp4)
+#undef GRANARY_CASE
+#define GRANARY_CASE(type)                                              \
+    case WeightType::type:                                              \
+        widen_numbers<WeightType::type>(from, first, args.cols, place); \
+        break;
+            GRANARY_CASE(f32)
+            GRANARY_CASE(f16)
+            GRANARY_CASE(bf16)
 #undef GRANARY_CASE
             default:
                 widen_any(job.type, from, first, args.cols, place);

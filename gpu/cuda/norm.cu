@@ -43,40 +43,43 @@ extern "C" __global__ void __launch_bounds__(128)
     store_codes(decode, codes + blockIdx.y * ordered_row_bytes(cols), octet, v);
 }
 
-// A warp a head: out = rms_norm(x) * weight * silu(gate). Grid (heads / 4, rows). Work: about 30
-// operations a value. Bytes: 8 read, 4 + 2 written. Codes of a decode step: of heads that are whole
-// groups of them.
+// out = rms_norm(x) * weight * silu(gate). `lanes` of a warp, a power of two, have a head. Grid:
+// (heads of 128 threads, rows). Work: about 30 operations a value. Bytes: 8 read, 4 + 2 written;
+// values may be null. Codes of a decode step: of heads that are whole groups of them.
 extern "C" __global__ void __launch_bounds__(128)
-    gated_norm(const float* x, const float* weight, float eps, uint32_t dim, uint32_t heads,
-               const float* gate, float* values, std::byte* codes, bool decode) {
+    gated_norm(const float* x, const float* weight, float eps, uint32_t dim, uint32_t lanes,
+               uint32_t heads, const float* gate, float* values, std::byte* codes, bool decode) {
     let_next_begin();
     wait_for_kernels_ahead();
-    const uint32_t head = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (head >= heads) return;
+    const uint32_t head = (blockIdx.x * 128 + threadIdx.x) / lanes, lane = threadIdx.x % lanes;
+    const bool there = head < heads;
     const uint32_t cols = heads * dim;
     const size_t at = size_t{blockIdx.y} * cols + head * dim;
     float sum = 0;
-    for (uint32_t octet = lane; octet * 8 < dim; octet += 32) {
+    for (uint32_t octet = lane; there && octet * 8 < dim; octet += lanes) {
         float v[8];
         load_octet(x + at, octet, dim, v);
 #pragma unroll
         for (float value : v) sum = fmaf(value, value, sum);
     }
-    const float factor = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(dim) + eps);
+    for (uint32_t distance = lanes / 2; distance > 0; distance /= 2)
+        sum += __shfl_xor_sync(~0u, sum, distance);
+    if (!there) return;
+    const float factor = 1.0f / sqrtf(sum / static_cast<float>(dim) + eps);
     std::byte* const row = codes + blockIdx.y * ordered_row_bytes(cols);
-    for (uint32_t octet = lane; octet * 8 < dim; octet += 32) {
+    for (uint32_t octet = lane; octet * 8 < dim; octet += lanes) {
         float v[8], w[8], g[8];
         load_octet(x + at, octet, dim, v);
         load_octet(weight, octet, dim, w);
         load_octet(gate + at, octet, dim, g);
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i) v[i] = times_sigmoid(v[i] * factor * w[i] * g[i], g[i]);
-        store_octet(values + at, octet, dim, v);
+        if (values) store_octet(values + at, octet, dim, v);
         if (codes) store_codes(decode, row, head * (dim / 8) + octet, v);
     }
     // What fills up the row.
-    const uint32_t octet = cols / 8 + lane;
-    if (codes && head == heads - 1 && octet < ordered_octets(cols)) {
+    for (uint32_t octet = cols / 8 + lane; codes && head == heads - 1; octet += lanes) {
+        if (octet >= ordered_octets(cols)) break;
         const float zeros[8] = {};
         store_ordered(row, octet, zeros);
     }

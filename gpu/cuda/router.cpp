@@ -71,7 +71,7 @@ void CudaKernels::route(const RouterShape& shape, const Weight& router, const fl
     args.logits = reinterpret_cast<float*>(scratch);
     args.counts = reinterpret_cast<int32_t*>(scratch + logits_bytes);
     queue(router.type == WeightType::f32 ? router_.logits_f32 : router_.logits_any,
-          {(routes.rows + 63) / 64, (shape.experts + 63) / 64}, {256}, 0, args);
+          {(routes.rows + 63) / 64, (shape.experts + 127) / 128}, {256}, 0, args);
     queue(router_.choose, {chunks}, {256}, 0, args);
     queue(router_.count, {(shape.experts + 7) / 8}, {256}, 0, args, chunks);
     queue(router_.sort, {chunks}, {256}, 0, args);

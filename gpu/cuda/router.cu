@@ -1,105 +1,131 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "gpu/cuda/mma.cuh"
 #include "gpu/cuda/router.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
 
-// Tiles of 64 rows and 64 experts. A quarter of a block's threads has every fourth slice, 8 x 8
-// products a thread: fewer would wait for shared memory. Grid (rows / 64, experts / 64). Work: 2
-// experts cols operations a row. Bytes: 4 cols a row for every 64 experts.
+// Both factors are split into f16 and what that leaves, f16 too; of the four products the one of
+// both rests, 2^-22 of a product, is left out. Factors lie as [row][first halves of 32 columns,
+// second ones], 128 bytes swizzled.
+constexpr uint32_t kTileRows = 64, kTileExperts = 128, kStep = 32, kRowBytes = 128;
+// Weights are small: so that the rests are no denormals.
+constexpr float kRaise = 64;
+
+__device__ __forceinline__ void put_split(std::byte* tile, uint32_t row, uint32_t octet,
+                                          const float (&v)[8], float factor) {
+    uint32_t first[4], second[4];
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+        const float a = v[2 * i] * factor, b = v[2 * i + 1] * factor;
+        const __half2 halves = __floats2half2_rn(a, b);
+        const float2 back = __half22float2(halves);
+        first[i] = bits(halves);
+        second[i] = bits(__floats2half2_rn(a - back.x, b - back.y));
+    }
+    *reinterpret_cast<uint4*>(tile + swizzled(row, octet)) =
+        make_uint4(first[0], first[1], first[2], first[3]);
+    *reinterpret_cast<uint4*>(tile + swizzled(row, 4 + octet)) =
+        make_uint4(second[0], second[1], second[2], second[3]);
+}
+
+// Tiles of 64 rows and 128 experts, 32 x 32 a warp. Grid: (rows / 64, experts / 128). Work: 6
+// experts cols operations a row. Bytes, from L2: 4 cols a row for every 128 experts, the router for
+// every 64 rows.
 template <bool kF32>
 __device__ __forceinline__ void route_logits(const RouteRows& args) {
-    constexpr uint32_t kTile = 64, kCols = 8, kStride = kTile + 4;
-    constexpr uint32_t kSteps = kRouterSlice / kCols;
-    __shared__ __align__(16) float xs[2][kRouterTotals][kCols][kStride];
-    __shared__ __align__(16) float ws[2][kRouterTotals][kCols][kStride];
-    const uint32_t first_row = blockIdx.x * kTile, first_expert = blockIdx.y * kTile;
-    const uint32_t quarter = threadIdx.x / kTile, item = threadIdx.x % kTile;
-    const uint32_t rounds =
-        (args.cols + kRouterSlice * kRouterTotals - 1) / (kRouterSlice * kRouterTotals);
+    __shared__ __align__(128) std::byte xs[2][kTileRows * kRowBytes];
+    __shared__ __align__(128) std::byte ws[2][kTileExperts * kRowBytes];
+    const uint32_t first_row = blockIdx.x * kTileRows, first_expert = blockIdx.y * kTileExperts;
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
-    // A thread fetches an octet of its quarter's slice, of a row and of an expert.
-    float x[8], w[8];
+    // A thread fetches an octet of a row and of two experts.
+    const uint32_t item = threadIdx.x / 4, place = threadIdx.x % 4;
+    float x[8], w[2][8];
     const auto fetch = [&](uint32_t step) {
-        const uint32_t octet = (step / kSteps * kRouterTotals + quarter) * kSteps + step % kSteps;
+        const uint32_t octet = step * (kStep / 8) + place;
         const bool there = octet * 8 < args.cols;
 #pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) x[i] = w[i] = 0;
+        for (uint32_t i = 0; i < 8; ++i) x[i] = w[0][i] = w[1][i] = 0;
         if (there && first_row + item < args.routes.rows)
             load_octet(args.x + size_t{first_row + item} * args.cols, octet, args.cols, x);
-        if (there && first_expert + item < args.experts)
-            router_octet<kF32>(args, first_expert + item, octet, w);
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i)
+            if (there && first_expert + item + 64 * i < args.experts)
+                router_octet<kF32>(args, first_expert + item + 64 * i, octet, w[i]);
     };
     const auto put = [&](uint32_t buffer) {
+        put_split(xs[buffer], item, place, x, 1);
 #pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) {
-            xs[buffer][quarter][i][item] = x[i];
-            ws[buffer][quarter][i][item] = w[i];
+        for (uint32_t i = 0; i < 2; ++i) put_split(ws[buffer], item + 64 * i, place, w[i], kRaise);
+    };
+
+    const uint32_t row = warp % 2 * 32, expert = warp / 2 * 32;
+    float sum[2][4][4] = {}, total[2][4][4] = {};
+    const auto multiply = [&](uint32_t buffer) {
+        const uint32_t of_x = shared_address(xs[buffer]), of_w = shared_address(ws[buffer]);
+#pragma unroll
+        for (uint32_t k = 0; k < kStep / 16; ++k) {
+            uint32_t a[2][2][4], b[2][2][4];  // [first or second halves][16 rows or experts]
+#pragma unroll
+            for (uint32_t part = 0; part < 2; ++part)
+#pragma unroll
+                for (uint32_t i = 0; i < 2; ++i) {
+                    const uint32_t piece = 4 * part + 2 * k;
+                    load_matrices(a[part][i],
+                                  of_x + swizzled(row + 16 * i + lane % 16, piece + lane / 16));
+                    load_matrices(b[part][i],
+                                  of_w + swizzled(expert + 16 * i + lane % 8 + lane / 16 * 8,
+                                                  piece + lane / 8 % 2));
+                }
+#pragma unroll
+            for (uint32_t which = 0; which < 3; ++which)
+#pragma unroll
+                for (uint32_t i = 0; i < 2; ++i)
+#pragma unroll
+                    for (uint32_t j = 0; j < 4; ++j) {
+                        const uint32_t(&right)[4] = b[which == 1][j / 2];
+                        mma_16x8x16(sum[i][j], a[which == 0][i], right[j % 2 * 2],
+                                    right[j % 2 * 2 + 1]);
+                    }
         }
     };
-    // Rows 4 ty .. and 32 + 4 ty .., experts likewise.
-    const uint32_t ty = item / 8, tx = item % 8;
-    float sum[8][8] = {}, total[8][8] = {};
+    const auto add_up = [&] {
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i)
+#pragma unroll
+            for (uint32_t j = 0; j < 4; ++j)
+#pragma unroll
+                for (uint32_t c = 0; c < 4; ++c) {
+                    total[i][j][c] += sum[i][j][c];
+                    sum[i][j][c] = 0;
+                }
+    };
+
+    const uint32_t steps = (args.cols + kStep - 1) / kStep;
     fetch(0);
     put(0);
     __syncthreads();
-    for (uint32_t step = 0; step < rounds * kSteps; ++step) {
-        const uint32_t buffer = step % 2;
-        const bool more = step + 1 < rounds * kSteps;
+    for (uint32_t step = 0; step < steps; ++step) {
+        const bool more = step + 1 < steps;
         if (more) fetch(step + 1);
+        multiply(step % 2);
+        if (step % (kRouterSlice / kStep) == kRouterSlice / kStep - 1) add_up();
+        if (more) put((step + 1) % 2);
+        __syncthreads();
+    }
+    add_up();
 #pragma unroll
-        for (uint32_t k = 0; k < kCols; ++k) {
-            float row[8], expert[8];
+    for (uint32_t i = 0; i < 2; ++i)
 #pragma unroll
-            for (uint32_t half = 0; half < 2; ++half) {
-                const float4 a =
-                    *reinterpret_cast<const float4*>(&xs[buffer][quarter][k][32 * half + 4 * ty]);
-                const float4 b =
-                    *reinterpret_cast<const float4*>(&ws[buffer][quarter][k][32 * half + 4 * tx]);
-                row[4 * half] = a.x, row[4 * half + 1] = a.y;
-                row[4 * half + 2] = a.z, row[4 * half + 3] = a.w;
-                expert[4 * half] = b.x, expert[4 * half + 1] = b.y;
-                expert[4 * half + 2] = b.z, expert[4 * half + 3] = b.w;
+        for (uint32_t j = 0; j < 4; ++j)
+#pragma unroll
+            for (uint32_t c = 0; c < 4; ++c) {
+                const uint32_t r = first_row + row + 16 * i + lane / 4 + c / 2 * 8;
+                const uint32_t e = first_expert + expert + 8 * j + lane % 4 * 2 + c % 2;
+                if (r < args.routes.rows && e < args.experts)
+                    args.logits[size_t{r} * args.experts + e] = total[i][j][c] * (1 / kRaise);
             }
-#pragma unroll
-            for (uint32_t i = 0; i < 8; ++i)
-#pragma unroll
-                for (uint32_t j = 0; j < 8; ++j) sum[i][j] = fmaf(expert[j], row[i], sum[i][j]);
-        }
-        if (step % kSteps == kSteps - 1) {
-#pragma unroll
-            for (uint32_t i = 0; i < 8; ++i)
-#pragma unroll
-                for (uint32_t j = 0; j < 8; ++j) {
-                    total[i][j] += sum[i][j];
-                    sum[i][j] = 0;
-                }
-        }
-        if (more) put(buffer ^ 1);
-        __syncthreads();
-    }
-
-    // The quarters' totals in order, through shared memory.
-    float* const shared = &xs[0][0][0][0];
-    static_assert(sizeof xs >= kTile * kTile * sizeof(float));
-    for (uint32_t turn = 0; turn < kRouterTotals; ++turn) {
-        if (turn == quarter) {
-#pragma unroll
-            for (uint32_t i = 0; i < 8; ++i)
-#pragma unroll
-                for (uint32_t j = 0; j < 8; ++j) {
-                    float& place = shared[(i * 8 + j) * kTile + item];
-                    const float value = turn == 0 ? total[i][j] : place + total[i][j];
-                    const uint32_t row = first_row + i / 4 * 32 + 4 * ty + i % 4;
-                    const uint32_t expert = first_expert + j / 4 * 32 + 4 * tx + j % 4;
-                    if (turn + 1 < kRouterTotals)
-                        place = value;
-                    else if (row < args.routes.rows && expert < args.experts)
-                        args.logits[size_t{row} * args.experts + expert] = value;
-                }
-        }
-        __syncthreads();
-    }
 }
 
 }  // namespace

@@ -235,9 +235,8 @@ void run_chunk(const Head& head, size_t first, size_t n, const Block& at) {
 
 // Work: about 8 dim^2 + 300 dim operations a token and value head. Bytes: the rows once, the state
 // once for each kDeltaCells tokens.
-void HostKernels::delta_net_prompt(const DeltaShape& shape, const float* x, const float* alpha,
-                                   const float* beta, uint32_t first_cell, uint32_t n, float* state,
-                                   float* out) {
+void HostKernels::delta_net_prompt(const DeltaShape& shape, float* x, float* alpha, float* beta,
+                                   uint32_t first_cell, uint32_t n, float* state, float* out) {
     const size_t dim = shape.head_dim;
     delta_work_.resize(std::max(delta_work_.size(), pool_.threads() * block_floats(dim)));
     pool_.run([&](unsigned worker) {

@@ -55,9 +55,8 @@ class HostKernels : public Kernels {
                      float* tail, float* out) override;
     void delta_gates(const DeltaShape& shape, const float* dt, const float* a, uint32_t n,
                      float* alpha, float* beta) override;
-    void delta_net_prompt(const DeltaShape& shape, const float* x, const float* alpha,
-                          const float* beta, uint32_t first_cell, uint32_t n, float* state,
-                          float* out) override;
+    void delta_net_prompt(const DeltaShape& shape, float* x, float* alpha, float* beta,
+                          uint32_t first_cell, uint32_t n, float* state, float* out) override;
     void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
                           const float* beta, uint32_t n, float* state, float* out) override;
     void gated_norm(const float* x, const float* weight, float eps, uint32_t dim, const float* gate,

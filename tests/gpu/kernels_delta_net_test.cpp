@@ -79,7 +79,7 @@ TEST(DeltaNet, BothFormsMatchDoublePrecision) {
     HostKernels kernels(pool);
     for (const DeltaShape& shape : kShapes)
         for (const auto& [first, rows] : {std::pair{0u, 1u}, {0u, 64u}, {5u, 200u}, {127u, 3u}}) {
-            const Inputs in(shape, rows, rows);
+            Inputs in(shape, rows, rows);
             const Result expected = exact(in);
             std::vector<float> out(size_t{rows} * shape.width()), state = in.state;
             kernels.delta_net_prompt(shape, in.x.data(), in.alpha.data(), in.beta.data(), first,
@@ -96,7 +96,7 @@ TEST(DeltaNet, BothFormsMatchDoublePrecision) {
 
 TEST(DeltaNet, ChunksThatBeginAtMultiplesOf64GiveTheSameBits) {
     const DeltaShape shape = kShapes[0];
-    const Inputs in(shape, 300, 7);
+    Inputs in(shape, 300, 7);
     const auto run = [&](unsigned threads, uint32_t chunk) {
         ThreadPool pool(threads);
         HostKernels kernels(pool);

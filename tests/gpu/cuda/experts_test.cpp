@@ -153,6 +153,9 @@ class ExpertsTest : public CudaTest {
             const bool wide = weight_type_info(type).block_elements == 256;
             all.push_back({type, type, type, wide ? 512u : 320u, wide ? 256u : 96u});
         }
+        for (const WeightType type :
+             {WeightType::q4_k, WeightType::q5_k, WeightType::q6_k, WeightType::q8_0})
+            all.push_back({type, type, type, 512, 768});
         all.push_back({WeightType::q4_k, WeightType::q4_k, WeightType::q6_k, 512, 768});
         all.push_back({WeightType::q4_k, WeightType::q6_k, WeightType::q8_0, 768, 96});
         all.push_back({WeightType::q4_k, WeightType::q2_k, WeightType::f32, 256, 224});

@@ -2,6 +2,7 @@
 // Expert matmuls of prompts: every output written, a sample of outputs of every expert against dot
 // products in double precision, the same bits at every chunk size, and times at real shapes.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -55,9 +56,11 @@ Layer make_layer(Bench& bench, const Case& shape) {
             std::memcpy(at + i, &half, 2);
         };
         for (size_t i = 0; i < layer.matrix_bytes; i += block) {
-            if (shape.type == WeightType::q4_k) {
-                set(i, 1.4e-4f);
+            if (shape.type == WeightType::q4_k || shape.type == WeightType::q5_k) {
+                set(i, shape.type == WeightType::q4_k ? 1.4e-4f : 7e-5f);
                 set(i + 2, 1e-3f);
+            } else if (shape.type == WeightType::q8_0) {
+                set(i, 2.7e-4f);
             } else {
                 set(i + 208, 1.5e-5f);
             }
@@ -101,10 +104,23 @@ Sorted make_routes(uint32_t tokens, const Case& shape) {
     return routes;
 }
 
-const char* kernel_name(const Case& shape) {
-    return shape.gate_up                    ? "expert_gate_up_wgmma_q4_k"
-           : shape.type == WeightType::q6_k ? "expert_down_wgmma_q6_k"
-                                            : "expert_down_wgmma_q4_k";
+std::string kernel_name(const Case& shape) {
+    std::string type(weight_type_info(shape.type).name);
+    std::transform(type.begin(), type.end(), type.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    return (shape.gate_up ? "expert_gate_up_wgmma_" : "expert_down_wgmma_") + type;
+}
+uint32_t shared_bytes(WeightType type) {
+    switch (type) {
+        case WeightType::q4_k:
+            return kExpertWgmma.shared_q4_k;
+        case WeightType::q5_k:
+            return kExpertWgmma.shared_q5_k;
+        case WeightType::q6_k:
+            return kExpertWgmma.shared_q6_k;
+        default:
+            return kExpertWgmma.shared_q8_0;
+    }
 }
 
 // One chunk through one layer.
@@ -155,11 +171,10 @@ class Chunk {
     }
 
     void launch(Function function) {
-        const bool six = shape_.type == WeightType::q6_k;
         bench_.launch(
             function,
             {static_cast<uint32_t>(bench_.facts().processors) * kExpertWgmma.blocks, 1, 1},
-            kExpertWgmma.threads, six ? kExpertWgmma.shared_q6_k : kExpertWgmma.shared_q4_k, job_);
+            kExpertWgmma.threads, shared_bytes(shape_.type), job_);
     }
 
     // Outputs by route in natural columns, after a launch over poison.
@@ -287,6 +302,10 @@ void experts(Bench& bench, Depth depth) {
     check_odd(bench, {"odd", true, q4_k, 5, 3, 768, 672});
     check_odd(bench, {"odd", false, q4_k, 7, 2, 512, 1184});
     check_odd(bench, {"odd", false, q6_k, 3, 1, 768, 288});
+    for (const WeightType type : {q5_k, q6_k, q8_0})
+        check_odd(bench, {"odd", true, type, 5, 3, 768, 672});
+    for (const WeightType type : {q5_k, q8_0})
+        check_odd(bench, {"odd", false, type, 7, 2, 512, 1184});
     if (depth == Depth::checks) return;
     const std::vector<uint32_t> chunks = depth == Depth::full
                                              ? std::vector<uint32_t>{512, 4096, 8192}
@@ -298,7 +317,10 @@ void experts(Bench& bench, Depth depth) {
     measure(bench, {small, false, q6_k, 128, 8, 768, 2048}, chunks);
     measure(bench, {large, true, q4_k, 256, 8, 2048, 512}, chunks);
     measure(bench, {large, false, q4_k, 256, 8, 512, 2048}, chunks);
+    measure(bench, {large, false, q5_k, 256, 8, 512, 2048}, chunks);
     measure(bench, {large, false, q6_k, 256, 8, 512, 2048}, chunks);
+    measure(bench, {"its shared one", true, q8_0, 1, 1, 2048, 512}, chunks);
+    measure(bench, {"its shared one", false, q8_0, 1, 1, 512, 2048}, chunks);
 }
 
 }  // namespace granary::gpu::cuda::bench
