@@ -73,13 +73,10 @@ void CudaKernels::combine(const Routes& routes, uint32_t used, uint32_t hidden, 
 void CudaKernels::combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,
                                    const void* out, float* x, const float* weight, float eps,
                                    const Activations& norm, const CpuShare& share) {
-    if (norm.rows == 0) return;
-    if (routes.decode)
-        return combine_norm(routes, used, x, out, weight, eps, norm,
-                            routes.rows == 1 ? share : CpuShare{});
-    queue(expert_out_f32_ ? rows_.combine_norm_f32 : rows_.combine_norm_f16, {norm.rows}, {256}, 0,
-          static_cast<const float*>(routes.weight), used, hidden, out, x, weight, eps, norm.values,
-          norm.codes, CpuShare{});
+    // Its kernel is one of decode steps, also in the order in which it leaves codes.
+    if (!routes.decode)
+        return Kernels::combine_and_norm(routes, used, hidden, out, x, weight, eps, norm, share);
+    combine_norm(routes, used, x, out, weight, eps, norm, routes.rows == 1 ? share : CpuShare{});
 }
 
 void CudaKernels::combine_norm(const Routes& routes, uint32_t used, float* x, const void* out,

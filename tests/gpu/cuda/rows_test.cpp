@@ -129,6 +129,11 @@ TEST_F(CudaTest, CombineSumsF16OutputsInRankOrder) {
             const Array<float> again(gpu(), x), norm_weight(gpu(), weight), norm(gpu(), x.size()),
                 alone(gpu(), x.size());
             const Array<std::byte> codes(gpu(), kRows * kernels().code_bytes(hidden));
+            const Array<float> read(gpu(), x), read_norm(gpu(), x.size());
+            kernels().combine_and_norm(routed, used, hidden, outputs.data(), read, norm_weight,
+                                       1e-5f, {read_norm, codes, kRows, hidden}, {});
+            EXPECT_TRUE(same_bits(read.get(), sum.get())) << hidden << " " << used;
+            EXPECT_EQ(codes.get(), to_ordered(read_norm.get(), kRows, hidden));
             routed.decode = true;
             kernels().combine_and_norm(routed, used, hidden, outputs.data(), again, norm_weight,
                                        1e-5f, {norm, codes, kRows, hidden, true}, {});
