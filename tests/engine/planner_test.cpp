@@ -324,7 +324,7 @@ TEST(Planner, AutoTakesTheChunkThatIsPredictedQuickest) {
     settings.vram_budget = 9ull << 30;
     settings.prefill = {};
     DeviceFacts device = card_facts(40ull << 30);
-    device.rates = Rates{25e9, 25e9, 900e9, 700e9, 700e9, 40e12, 100e12, 400e9, 20e-6};
+    device.rates = Rates{25e9, 25e9, 30e9, 900e9, 700e9, 700e9, 40e12, 100e12, 400e9, 20e-6};
     const auto slow = Planner(large_model(), device).plan(settings);
     device.rates->link = device.rates->gather = 2500e9;
     const auto quick = Planner(large_model(), device).plan(settings);
@@ -334,10 +334,45 @@ TEST(Planner, AutoTakesTheChunkThatIsPredictedQuickest) {
     EXPECT_GT(quick->speeds.answering_at_max, slow->speeds.answering_at_max);
 }
 
+// Only beside a GPU, and only while answers need not be the same whatever memory did.
+TEST(Planner, TheProcessorsShareMakesAnswersFaster) {
+    DeviceFacts gpu = card_facts(uint64_t{16} << 30);
+    gpu.host = false;
+    gpu.shares_with_cpu = true;
+    gpu.rates = unmeasured_card(100e12, 500e9);
+    gpu.rates->cpu = gpu.rates->gather;
+    Settings settings;
+    settings.vram_budget = uint64_t{10} << 30;
+    settings.max_context = 16384;
+    const auto answer = [&](const DeviceFacts& device) {
+        const Planner planner(large_model(), device);
+        const auto plan = planner.plan(settings);
+        EXPECT_TRUE(plan) << plan.error().message();
+        const double resident = planner.predict_decode(*plan, 0, 1);
+        return std::pair(plan->answer_share, planner.predict_decode(*plan, 0) - resident);
+    };
+    const auto [none, alone] = answer(gpu);
+    EXPECT_EQ(none, 0u);
+    settings.deterministic = false;
+    const auto [fastest, together] = answer(gpu);
+    EXPECT_EQ(fastest, kFastestShare);
+    EXPECT_NEAR(together, alone / 2, 0.01 * alone);
+    settings.cpu_share = 25;
+    EXPECT_EQ(answer(gpu).first, 25u);
+    EXPECT_NEAR(answer(gpu).second, alone * 3 / 4, 0.01 * alone);
+    settings.cpu_share = 100;  // more than is good
+    EXPECT_NEAR(answer(gpu).second, alone, 0.01 * alone);
+    gpu.shares_with_cpu = false;
+    EXPECT_EQ(answer(gpu).first, 0u);
+    settings.deterministic = true;
+    gpu.shares_with_cpu = true;
+    EXPECT_EQ(answer(gpu).first, 0u);
+}
+
 TEST(Planner, StreamingBeginsWhereItIsPredictedFaster) {
     const ModelFacts model = large_model();
     DeviceFacts device = card_facts(16ull << 30);
-    device.rates = Rates{25e9, 25e9, 900e9, 700e9, 700e9, 40e12, 100e12, 400e9, 20e-6};
+    device.rates = Rates{25e9, 25e9, 30e9, 900e9, 700e9, 700e9, 40e12, 100e12, 400e9, 20e-6};
     Settings settings;
     settings.vram_budget = 9ull << 30;
     settings.max_context = 32768;
