@@ -9,7 +9,7 @@
 namespace granary {
 namespace {
 
-const Rates kRates{1e9, 1e9, 2e9, 3e9, 3e9, 4e9, 5e9, 6e9, 1e-5};
+const Rates kRates{1e9, 1e9, 1e9, 2e9, 3e9, 3e9, 4e9, 5e9, 6e9, 1e-5};
 
 TEST(Pace, KnowsNothingAtFirst) {
     const Pace pace;
