@@ -235,6 +235,13 @@ int long_context_suite(const SuiteOptions& options, std::ostream& out, std::ostr
         }
         rows.push_back(std::move(row));
     }
+    // Rows in front of the first that was run were foretold by rates that nobody had measured.
+    for (Row& row : rows) {
+        if (!rates || row.measured || !row.refused.empty()) continue;
+        Settings settings = settings_of(row.cell, options.settings);
+        settings.vram_budget = row.budget;
+        foretell((*engine)->planner().corrected(*rates), settings, row);
+    }
     if (options.json) {
         ordered_json json = ordered_json::array();
         for (const Row& row : rows) json.push_back(json_of_row(row));
