@@ -208,7 +208,7 @@ Result<Plan> plan_on(const ModelFacts& model, const DeviceFacts& device,
     if (frame.card && device.host)
         plan.cpu_share = settings.cpu_share.value_or(settings.deterministic ? 0 : 100);
     // Beside a GPU they differ in the last bits.
-    if (frame.card && !device.host && device.shares_with_cpu && !settings.deterministic)
+    if (frame.card && device.shares_with_cpu && !settings.deterministic)
         plan.answer_share = settings.cpu_share.value_or(kFastestShare);
     const uint32_t chunk = settings.prefill.kind == AutoCount::Kind::number
                                ? std::clamp(settings.prefill.number, kSmallestChunk, kLargestChunk)

@@ -258,7 +258,7 @@ Result<void> Engine::Impl::catch_up(Conversation& conversation, std::span<const 
                 break;
             }
             // The logits of the very last token stand alone.
-            uint32_t rows = std::min(kDecodeRows, span->end - cell);
+            uint32_t rows = std::min(run.step_rows(), span->end - cell);
             if (cell + rows == total && rows > 1) --rows;
             auto growth = step(run, conversation, tokens.subspan(cell, rows));
             if (!growth) {

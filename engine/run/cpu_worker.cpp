@@ -214,7 +214,7 @@ CpuWorker::Seconds CpuWorker::measure(gpu::Arithmetic arithmetic) {
 }
 
 void CpuWorker::serve(gpu::Event end, gpu::Arithmetic arithmetic) {
-    if (!begun() || (!shares() && ring_.bytes == 0)) return;
+    if (!begun() || (!shares() && !brings_some())) return;
     std::array<gpu::ExpertEntry, kMost> stage;
     // A step that fails never asks: the device is asked now and then.
     constexpr uint32_t kPolls = 8192;

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,8 +48,9 @@ class CpuWorker {
     bool begun() const { return host_ != nullptr; }
     // Of experts that are not in a cache of the processor. It must have begun.
     Seconds measure(gpu::Arithmetic arithmetic);
-    // Whether a layer's experts must be brought.
+    // Whether a layer's experts must be brought; whether those of any must.
     bool brings(uint32_t layer) const { return !model_.layers[layer].moe.home_readable; }
+    bool brings_some() const { return ring_.bytes > 0; }
     // Page-locked, for wave `number` of a prompt, [wave] experts of the largest layer. Only where
     // some layer's experts must be brought.
     std::byte* ring_place(size_t number) const {

@@ -87,13 +87,13 @@ Result<void> Engine::Impl::lock_weights(Core& core) const {
         format_bytes(locked.in_place) + " of the model file are locked in main memory";
     if (locked.copied) line += ", " + format_bytes(locked.copied) + " in locked copies";
     line += ", in " + std::to_string(seconds_since(start)) + " s";
-    if (!locked.refusal.empty()) line += "; where it is mapped: " + locked.refusal;
+    if (!locked.refusal.empty()) line += "; refused: " + locked.refusal;
     const bool slower = locked.unreadable_layers > 0;
     if (slower)
         line += "; experts of " + std::to_string(locked.unreadable_layers) + " of " +
                 std::to_string(core.model.facts.layers) +
-                " layers are not, since page-lock allows " + format_bytes(allowance) +
-                ": the processor copies them first";
+                " layers are not, of " + format_bytes(allowance) +
+                " that page-lock allows: the processor copies them first";
     log(slower ? LogLevel::warning : LogLevel::info, line);
     return {};
 }

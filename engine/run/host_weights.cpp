@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "engine/gguf/file.h"
@@ -133,6 +132,7 @@ Result<HostWeights> lock_weights(gpu::Device& device, Model& model, uint64_t all
             }
             if (moved.error().kind == ErrorKind::device_lost) return tl::unexpected(moved.error());
             left = 0;  // the system has no more to give
+            weights.refusal += "; " + moved.error().message();
         }
         layer.moe.home_readable = false;
         ++weights.unreadable_layers;

@@ -19,7 +19,8 @@ struct HostWeights {
     std::vector<gpu::HostBuffer> copies;  // must live as long as the device
     uint64_t in_place = 0, copied = 0;    // bytes that are locked
     uint32_t unreadable_layers = 0;       // whose experts are not all locked
-    std::string refusal;                  // why nothing could be locked in place; empty: it could
+    // Why no more could be locked in place, then why not in copies; empty: nothing was refused.
+    std::string refusal;
 };
 
 // Bytes that `page-lock` allows: as it says, or what is free less 15 % of all and 4 GiB at least.

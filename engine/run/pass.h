@@ -52,6 +52,8 @@ struct RunContext {
     bool stand_ins = false;
 
     gpu::Kernels& kernels() const { return device.kernels(); }
+    // Tokens of a decode step at most: experts are brought for steps of one.
+    uint32_t step_rows() const { return cpu && cpu->brings_some() ? 1 : kDecodeRows; }
     void phase(Phase phase) const {
         if (phases) phases->enter(phase);
     }

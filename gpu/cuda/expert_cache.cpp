@@ -47,13 +47,14 @@ void CudaKernels::note_routes(const ExpertCacheView& cache, const Routes& routes
           tick);
 }
 
-FetchExperts CudaKernels::fetch_job(const ExpertCacheView& cache, uint32_t routes,
+FetchExperts CudaKernels::fetch_job(const ExpertCacheView& cache, uint32_t rows, uint32_t used,
                                     const DecodePlace* place, const CpuShare& share) const {
-    const uint32_t most = std::min(routes, std::min(cache.experts, cache.slots));
+    const uint32_t most = std::min(rows * used, std::min(cache.experts, cache.slots));
     std::byte* const pieces =
         scratch_.require(decode_route_bytes() + size_t{most} * 3 * sizeof(GatherPiece)) +
         decode_route_bytes();
-    return {cache, place, reinterpret_cast<GatherPiece*>(pieces), most, share};
+    return {cache, place, reinterpret_cast<GatherPiece*>(pieces), most,
+            rows == 1 ? share : CpuShare{}};
 }
 
 void CudaKernels::gather(const FetchExperts& job) {
@@ -65,7 +66,7 @@ void CudaKernels::gather(const FetchExperts& job) {
 
 void CudaKernels::fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                                 const DecodePlace* place) {
-    const FetchExperts job = fetch_job(cache, routes.rows * used, place);
+    const FetchExperts job = fetch_job(cache, routes.rows, used, place);
     const uint32_t threads =
         std::clamp((std::max(cache.experts, cache.slots) + 31) / 32 * 32, 128u, 1024u);
     queue_early(cache_.fetch, {1}, {threads}, static_cast<unsigned>(cache.slots * sizeof(uint64_t)),

@@ -215,9 +215,10 @@ class CudaKernels : public Kernels {
     size_t decode_fetch_bytes() const;
     void route_decode(const RouterShape& shape, const Weight& router, const float* x,
                       const Routes& routes, const FetchExperts& fetch, const RouteNorm& norm);
-    // Of `routes` routes; and what copies the experts that it found missing.
-    FetchExperts fetch_job(const ExpertCacheView& cache, uint32_t routes, const DecodePlace* place,
-                           const CpuShare& share = {}) const;
+    // Of `rows` rows, `used` routes each; the processor has a share in one alone. And what copies
+    // the experts that it found missing.
+    FetchExperts fetch_job(const ExpertCacheView& cache, uint32_t rows, uint32_t used,
+                           const DecodePlace* place, const CpuShare& share = {}) const;
     void gather(const FetchExperts& job);
     struct PromptBytes {
         size_t constant = 0, per_row = 0;

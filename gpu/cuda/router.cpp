@@ -81,8 +81,7 @@ void CudaKernels::route_and_fetch(const RouterShape& shape, const Weight& router
                                   const Routes& routes, const ExpertCacheView& cache,
                                   const DecodePlace* place, const CpuShare& share) {
     if (cache.slots == 0) return route(shape, router, x, routes);
-    const FetchExperts job =
-        fetch_job(cache, routes.rows * shape.used, place, routes.rows == 1 ? share : CpuShare{});
+    const FetchExperts job = fetch_job(cache, routes.rows, shape.used, place, share);
     route_decode(shape, router, x, routes, job, {});
     gather(job);
 }
@@ -93,9 +92,7 @@ void CudaKernels::norm_route_and_fetch(const float* x, const float* weight, floa
                                        const ExpertCacheView& cache, const DecodePlace* place,
                                        const CpuShare& share) {
     FetchExperts job{};
-    if (cache.slots > 0)
-        job = fetch_job(cache, routes.rows * shape.used, place,
-                        routes.rows == 1 ? share : CpuShare{});
+    if (cache.slots > 0) job = fetch_job(cache, routes.rows, shape.used, place, share);
     route_decode(shape, router, norm.values, routes, job, {x, weight, eps, norm.codes});
     if (cache.slots > 0) gather(job);
 }
