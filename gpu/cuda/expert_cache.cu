@@ -48,9 +48,11 @@ extern "C" __global__ void __launch_bounds__(1024)
     expert_fetch(const __grid_constant__ FetchExperts job, const int32_t* count, uint32_t routes) {
     extern __shared__ unsigned long long keys[];
     let_next_begin();
+    KnownExperts<kMostExperts / 1024> known;
+    known.load(job);
     wait_for_kernels_ahead();
     fetch(
-        job, routes, [&](uint32_t e) { return count[e]; }, keys,
+        job, routes, known, [&](uint32_t e) { return count[e]; }, keys,
         [](const uint16_t*, uint32_t misses) { return misses; });
 }
 

@@ -17,6 +17,12 @@ __device__ __forceinline__ float warmed(float heat, float decay, int32_t picks) 
     return heat;
 }
 
+__device__ __forceinline__ void add(uint64_t* counter, uint64_t more) {
+    static_assert(sizeof(unsigned long long) == sizeof *counter);
+    atomicAdd(reinterpret_cast<unsigned long long*>(counter),
+              static_cast<unsigned long long>(more));
+}
+
 __device__ __forceinline__ std::byte* writable(const std::byte* pointer) {
     return const_cast<std::byte*>(pointer);
 }
@@ -81,28 +87,64 @@ __device__ __noinline__ uint32_t place_misses(const FetchExperts& job, const uin
     return copies;
 }
 
+// What a thread of a fetch knows of its experts, thread, thread + threads, .., before their routes
+// are there: it stands since the layer's last step, which has long ended, and only this one changes
+// it.
+template <uint32_t kEach>
+struct KnownExperts {
+    uint32_t tick;
+    float heat[kEach];
+    int32_t slot[kEach];
+
+    __device__ __forceinline__ void load(const FetchExperts& job) {
+        tick = __ldcg(&job.place->tick);
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i) {
+            const uint32_t e = threadIdx.x + i * blockDim.x;
+            if (e < job.cache.experts) of(job, e, heat[i], slot[i]);
+        }
+    }
+    // Of expert e, the thread's i-th.
+    __device__ __forceinline__ void get(const FetchExperts& job, uint32_t i, uint32_t e,
+                                        float& its_heat, int32_t& its_slot) const {
+        if (i >= kEach) return of(job, e, its_heat, its_slot);
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j)
+            if (i == j) its_heat = heat[j], its_slot = slot[j];
+    }
+
+  private:
+    __device__ __forceinline__ static void of(const FetchExperts& job, uint32_t e, float& its_heat,
+                                              int32_t& its_slot) {
+        its_heat = __ldcg(job.cache.heat + e);
+        its_slot = __ldcg(job.cache.slot_of + e);
+    }
+};
+
 // count_of(e): routes to expert e, of `routes` in all. leave(missed, misses): takes away those that
 // others compute, and answers how many stay.
-template <class Count, class Leave>
-__device__ __forceinline__ void fetch(const FetchExperts& job, uint32_t routes,
+template <class Known, class Count, class Leave>
+__device__ __forceinline__ void fetch(const FetchExperts& job, uint32_t routes, const Known& known,
                                       const Count& count_of_expert, unsigned long long* keys,
                                       const Leave& leave) {
     __shared__ uint16_t missed[512];  // routes are at most so many
     __shared__ uint32_t in_warp[32];  // misses, and hits * 65,536
     const ExpertCacheView& cache = job.cache;
     const uint32_t thread = threadIdx.x, threads = blockDim.x, lane = thread % 32;
-    const uint32_t tick = job.place->tick;
     // Misses by number, in the order of experts.
     uint32_t misses = 0, hits = 0;
-    for (uint32_t from = 0; from < cache.experts; from += threads) {
+    for (uint32_t from = 0, i = 0; from < cache.experts; from += threads, ++i) {
         const uint32_t e = from + thread;
         bool miss = false, hit = false;
         if (e < cache.experts) {
+            float heat = 0;
+            int32_t slot = -1;
+            known.get(job, i, e, heat, slot);
             const int32_t picks = count_of_expert(e);
-            cache.heat[e] = warmed(cache.heat[e], kHeatDecay, picks);
+            cache.heat[e] = warmed(heat, kHeatDecay, picks);
             if (picks > 0) {
-                cache.last_use[e] = tick;
-                miss = cache.slot_of[e] < 0;
+                cache.last_use[e] = known.tick;
+                miss = slot < 0;
                 hit = !miss;
             }
         }
@@ -130,11 +172,11 @@ __device__ __forceinline__ void fetch(const FetchExperts& job, uint32_t routes,
     const uint32_t copies = stay > 0 ? place_misses(job, missed, stay, routes, keys) : 0;
     for (uint32_t i = 3 * copies + thread; i < 3 * job.most; i += threads)
         job.pieces[i] = {nullptr, nullptr, 0};
-    if (thread == 0) {
-        *cache.hits += hits;
+    if (thread == 0) {  // without waiting for what they were
+        add(cache.hits, hits);
         if (misses == 0) return;
-        *cache.misses += misses;
-        *cache.bytes_copied += copies * (cache.gate_bytes + cache.up_bytes + cache.down_bytes);
+        add(cache.misses, misses);
+        add(cache.bytes_copied, copies * (cache.gate_bytes + cache.up_bytes + cache.down_bytes));
     }
 }
 

@@ -53,6 +53,7 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
                      shape.hidden,
                      shape.ffn,
                      0,
+                     bytes_of(shape.down, shape.ffn) * shape.hidden,
                      {shape.gate, shape.up},
                      {},
                      set_of(list)};

@@ -129,6 +129,7 @@ struct ExpertMatvec {
     size_t x_bytes, out_bytes;
     uint32_t row_bytes[2];  // of gate and up, or of down
     uint32_t cols, features, groups;
+    uint32_t next_bytes;  // gate and up: of each expert's down, to be brought to the L2 cache
     WeightType type[2];
     MatvecLaunch launch;
     ExpertSet list;

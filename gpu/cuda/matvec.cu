@@ -474,6 +474,15 @@ struct GateUpFinish {
     }
 };
 
+// A block's share of what the next kernel reads, towards the L2 cache: memory would rest while this
+// one computes.
+__device__ __forceinline__ void prefetch_share(const std::byte* from, uint32_t bytes) {
+    constexpr uint32_t kLine = 128;
+    const uint32_t step = gridDim.x * blockDim.x * kLine;
+    for (uint32_t at = (blockIdx.x * blockDim.x + threadIdx.x) * kLine; at < bytes; at += step)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
+}
+
 // silu(gate x) * (up x) as f16: a tile's low rows are eight of gate, its high ones the same of up.
 // Lets the next kernel begin behind its wait: the experts and their weights are there then.
 template <bool kAny>
@@ -495,7 +504,11 @@ __device__ __forceinline__ void gate_up(const ExpertMatvec& job) {
                      finish);
     else
         multiply_blocks<1, kMatvecThreads / 32, false>(
-            job.type[0], tiles, job.launch, 0, 1, memory, [&] { return job.x + row * job.x_bytes; },
+            job.type[0], tiles, job.launch, 0, 1, memory,
+            [&] {
+                prefetch_share(entry.down, job.next_bytes);
+                return job.x + row * job.x_bytes;
+            },
             finish);
 }
 

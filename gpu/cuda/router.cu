@@ -128,6 +128,35 @@ __device__ __forceinline__ void route_logits(const RouteRows& args) {
             }
 }
 
+// first from counts, by a block of kThreads.
+template <uint32_t kThreads>
+__device__ __forceinline__ void sum_counts(const Routes& routes, uint32_t experts) {
+    __shared__ int32_t sums[kThreads / 32];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int32_t before = 0;
+    for (uint32_t from = 0; from < experts; from += kThreads) {
+        const uint32_t e = from + threadIdx.x;
+        const int32_t count = e < experts ? __ldcg(routes.count + e) : 0;
+        int32_t sum = count;
+#pragma unroll
+        for (int distance = 1; distance < 32; distance *= 2) {
+            const int32_t other = __shfl_up_sync(~0u, sum, distance);
+            if (lane >= static_cast<uint32_t>(distance)) sum += other;
+        }
+        if (lane == 31) sums[warp] = sum;
+        __syncthreads();
+        int32_t total = 0;
+        for (uint32_t w = 0; w < kThreads / 32; ++w) {
+            if (w == warp) sum += total;
+            total += sums[w];
+        }
+        if (e < experts) routes.first[e] = before + sum - count;
+        before += total;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) routes.first[experts] = before;
+}
+
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -174,10 +203,7 @@ extern "C" __global__ void __launch_bounds__(256)
         }
         if (lane == 0) args.routes.count[expert] = before;
     }
-    if (last_block(args.finished))
-        sum_counts<256>(
-            args.routes, args.experts, [&](uint32_t e) { return __ldcg(args.routes.count + e); },
-            [](uint32_t, int32_t) {});
+    if (last_block(args.finished)) sum_counts<256>(args.routes, args.experts);
 }
 
 // A block a chunk of rows, threads by expert. Grid: chunks.

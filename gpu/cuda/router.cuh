@@ -132,51 +132,21 @@ __device__ __forceinline__ int32_t count_of(const int32_t* expert_of, uint32_t r
     return count;
 }
 
-// first from counts, by a block of kThreads: count_of(e) once for each expert, then begins(e,
-// first).
-template <uint32_t kThreads, class Count, class Begins>
-__device__ __forceinline__ void sum_counts(const Routes& routes, uint32_t experts,
-                                           const Count& count_of_expert, const Begins& begins) {
-    __shared__ int32_t sums[kThreads / 32];
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int32_t before = 0;
-    for (uint32_t from = 0; from < experts; from += kThreads) {
-        const uint32_t e = from + threadIdx.x;
-        const int32_t count = e < experts ? count_of_expert(e) : 0;
-        int32_t sum = count;
-#pragma unroll
-        for (int distance = 1; distance < 32; distance *= 2) {
-            const int32_t other = __shfl_up_sync(~0u, sum, distance);
-            if (lane >= static_cast<uint32_t>(distance)) sum += other;
-        }
-        if (lane == 31) sums[warp] = sum;
-        __syncthreads();
-        int32_t total = 0;
-        for (uint32_t w = 0; w < kThreads / 32; ++w) {
-            if (w == warp) sum += total;
-            total += sums[w];
-        }
-        if (e < experts) {
-            routes.first[e] = before + sum - count;
-            begins(e, before + sum - count);
-        }
-        before += total;
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) routes.first[experts] = before;
-}
-
-// Whether this block is the last of the grid to come here; what the others wrote is visible then.
+// Whether this block is the last of the grid to come here; what the others wrote is visible then,
+// past the L1 cache.
 __device__ bool last_block(uint32_t* finished) {
     __shared__ bool last;
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence();
-        last = atomicAdd(finished, 1) + 1 == gridDim.x;
+        uint32_t before;
+        asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
+                     : "=r"(before)
+                     : "l"(finished)
+                     : "memory");
+        last = before + 1 == gridDim.x;
         if (last) *finished = 0;
     }
     __syncthreads();
-    __threadfence();
     return last;
 }
 

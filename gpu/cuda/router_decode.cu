@@ -132,6 +132,25 @@ __device__ __forceinline__ void norm_part(const RouteRows& args, const RouteNorm
                            norm.codes ? norm.codes + number * ordered_row_bytes(cols) : nullptr);
 }
 
+// Counts, firsts and order of so few routes: every expert looks at all of them.
+__device__ __forceinline__ void sort_few(const Routes& routes, const int32_t* expert_of,
+                                         uint32_t count, uint32_t experts) {
+    for (uint32_t e = threadIdx.x; e < experts; e += kThreads) {
+        int32_t before = 0, here = 0;
+        for (uint32_t r = 0; r < count; ++r) {
+            before += expert_of[r] < static_cast<int32_t>(e);
+            here += expert_of[r] == static_cast<int32_t>(e);
+        }
+        routes.count[e] = here;
+        routes.first[e] = before;
+        if (here == 0) continue;
+        for (uint32_t r = 0; r < count; ++r)
+            if (expert_of[r] == static_cast<int32_t>(e))
+                routes.order[before++] = static_cast<int32_t>(r);
+    }
+    if (threadIdx.x == 0) routes.first[experts] = static_cast<int32_t>(count);
+}
+
 template <bool kPlain>
 __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteNorm& norm,
                                              const FetchExperts& job) {
@@ -140,6 +159,9 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteN
     let_next_begin();
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = args.routes.rows;
     const uint32_t parts = route_norm_blocks(args.cols), norms = norm.x ? rows * parts : 0;
+    // Any block may be the last.
+    KnownExperts<2> known;
+    if (job.cache.slots > 0) known.load(job);
     if (blockIdx.x < norms)
         norm_part<kPlain>(args, norm, blockIdx.x / parts, blockIdx.x % parts);
     else
@@ -150,20 +172,14 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteN
         choose(args, row, lane, expert_of + row * args.used);
     __syncthreads();
     const uint32_t routes = rows * args.used;
-    const auto count = [&](uint32_t e) {
-        return count_of(expert_of, routes, static_cast<int32_t>(e));
-    };
-    sum_counts<kThreads>(
-        args.routes, args.experts, [&](uint32_t e) { return args.routes.count[e] = count(e); },
-        [&](uint32_t e, int32_t at) {
-            for (uint32_t r = 0; r < routes; ++r)
-                if (expert_of[r] == static_cast<int32_t>(e))
-                    args.routes.order[at++] = static_cast<int32_t>(r);
-        });
-    if (job.cache.slots == 0) return;
-    fetch(job, routes, count, keys, [&](uint16_t* missed, uint32_t misses) {
-        return job.share.request ? ask_cpu(job, args, expert_of, missed, misses) : misses;
-    });
+    if (job.cache.slots > 0)
+        fetch(
+            job, routes, known,
+            [&](uint32_t e) { return count_of(expert_of, routes, static_cast<int32_t>(e)); }, keys,
+            [&](uint16_t* missed, uint32_t misses) {
+                return job.share.request ? ask_cpu(job, args, expert_of, missed, misses) : misses;
+            });
+    sort_few(args.routes, expert_of, routes, args.experts);
 }
 
 }  // namespace
