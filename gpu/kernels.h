@@ -86,9 +86,10 @@ struct RouterShape {
 struct Routes {
     int32_t* expert = nullptr;  // [rows, used], best first; -1: the processor's, see CpuShare
     float* weight = nullptr;    // [rows, used]
-    int32_t* count = nullptr;   // [experts] routes of each expert
-    int32_t* first = nullptr;   // [experts + 1] where each expert's routes begin in `order`
-    int32_t* order = nullptr;   // [rows * used] routes sorted by expert, then by route number
+    // Of prompts; a decode step's backend may leave these three alone.
+    int32_t* count = nullptr;  // [experts] routes of each expert
+    int32_t* first = nullptr;  // [experts + 1] where each expert's routes begin in `order`
+    int32_t* order = nullptr;  // [rows * used] routes sorted by expert, then by route number
     uint32_t rows = 0;
     bool decode = false;  // as in Activations
 };

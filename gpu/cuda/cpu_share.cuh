@@ -80,6 +80,16 @@ __device__ __noinline__ uint32_t ask_cpu(const FetchExperts& job, const RouteRow
     return misses - theirs;
 }
 
+// The same of any number; with none missed there is nothing to ask for, but of the last layer.
+__device__ __forceinline__ uint32_t leave_to_cpu(const FetchExperts& job, const RouteRows& rows,
+                                                 const int32_t* expert_of, uint16_t* missed,
+                                                 uint32_t misses) {
+    if (!job.share.request) return misses;
+    if (misses > 0 || job.share.last) return ask_cpu(job, rows, expert_of, missed, misses);
+    if (threadIdx.x == 0) *job.share.pending = *job.share.staging = CpuRequest::kNone;
+    return 0;
+}
+
 // Waits for the answer that is pending, if any; the whole block. Answers whether there is one:
 // share.sum holds it, to be read past the L1 cache.
 __device__ __forceinline__ bool wait_for_cpu(const CpuShare& share) {

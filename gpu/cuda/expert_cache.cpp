@@ -70,7 +70,7 @@ void CudaKernels::fetch_experts(const ExpertCacheView& cache, const Routes& rout
     const uint32_t threads =
         std::clamp((std::max(cache.experts, cache.slots) + 31) / 32 * 32, 128u, 1024u);
     queue_early(cache_.fetch, {1}, {threads}, static_cast<unsigned>(cache.slots * sizeof(uint64_t)),
-                job, static_cast<const int32_t*>(routes.count), routes.rows * used);
+                job, static_cast<const int32_t*>(routes.expert), routes.rows * used);
     gather(job);
 }
 

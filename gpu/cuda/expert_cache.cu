@@ -2,6 +2,7 @@
 // Which experts are in the cache, and how warm.
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/expert_fetch.cuh"
+#include "gpu/cuda/router.cuh"
 
 namespace granary::gpu::cuda {
 
@@ -45,14 +46,19 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // One block. Dynamic shared memory: 8 bytes a slot.
 extern "C" __global__ void __launch_bounds__(1024)
-    expert_fetch(const __grid_constant__ FetchExperts job, const int32_t* count, uint32_t routes) {
+    expert_fetch(const __grid_constant__ FetchExperts job, const int32_t* route_expert,
+                 uint32_t routes) {
     extern __shared__ unsigned long long keys[];
+    __shared__ __align__(16) int32_t expert_of[kFewRows * kMostUsed];
     let_next_begin();
     KnownExperts<kMostExperts / 1024> known;
     known.load(job);
     wait_for_kernels_ahead();
+    for (uint32_t r = threadIdx.x; r < routes; r += blockDim.x) expert_of[r] = route_expert[r];
+    __syncthreads();
     fetch(
-        job, routes, known, [&](uint32_t e) { return count[e]; }, keys,
+        job, routes, known,
+        [&](uint32_t e) { return count_of(expert_of, routes, static_cast<int32_t>(e)); }, keys,
         [](const uint16_t*, uint32_t misses) { return misses; });
 }
 

@@ -128,7 +128,7 @@ __device__ __forceinline__ void fetch(const FetchExperts& job, uint32_t routes, 
                                       const Count& count_of_expert, unsigned long long* keys,
                                       const Leave& leave) {
     __shared__ uint16_t missed[512];  // routes are at most so many
-    __shared__ uint32_t in_warp[32];  // misses, and hits * 65,536
+    __shared__ uint32_t in_warp[32];
     const ExpertCacheView& cache = job.cache;
     const uint32_t thread = threadIdx.x, threads = blockDim.x, lane = thread % 32;
     // Misses by number, in the order of experts.
@@ -148,30 +148,29 @@ __device__ __forceinline__ void fetch(const FetchExperts& job, uint32_t routes, 
                 hit = !miss;
             }
         }
-        const uint32_t missing = __ballot_sync(~0u, miss), there = __ballot_sync(~0u, hit);
-        if (lane == 0) in_warp[thread / 32] = __popc(missing) | __popc(there) << 16;
+        hits += __syncthreads_count(hit);
+        const uint32_t more = __syncthreads_count(miss);
+        if (more == 0) continue;
+        const uint32_t missing = __ballot_sync(~0u, miss);
+        if (lane == 0) in_warp[thread / 32] = __popc(missing);
         __syncthreads();
         uint32_t number = misses + __popc(missing & ((1u << lane) - 1));
-        for (uint32_t w = 0; w < threads / 32; ++w) {
-            const uint32_t both = in_warp[w];
-            if (w < thread / 32) number += both & 0xffff;
-            misses += both & 0xffff;
-            hits += both >> 16;
-        }
+#pragma unroll 1
+        for (uint32_t w = 0; w < thread / 32; ++w) number += in_warp[w];
         if (miss) {
             missed[number] = static_cast<uint16_t>(e);
             cache.entries[e] = cache.home[e];  // until it has a slot
         }
+        misses += more;
         __syncthreads();
     }
     const uint32_t stay = leave(missed, misses);
-    if (job.share.stage) {
+    if (stay > 0 && job.share.stage) {
         if (thread < stay) cache.entries[missed[thread]] = staged_entry(job, thread);
         __syncthreads();
     }
     const uint32_t copies = stay > 0 ? place_misses(job, missed, stay, routes, keys) : 0;
-    for (uint32_t i = 3 * copies + thread; i < 3 * job.most; i += threads)
-        job.pieces[i] = {nullptr, nullptr, 0};
+    for (uint32_t i = 3 * copies + thread; i < 3 * job.most; i += threads) job.pieces[i].bytes = 0;
     if (thread == 0) {  // without waiting for what they were
         add(cache.hits, hits);
         if (misses == 0) return;

@@ -53,7 +53,6 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
                      shape.hidden,
                      shape.ffn,
                      0,
-                     bytes_of(shape.down, shape.ffn) * shape.hidden,
                      {shape.gate, shape.up},
                      {},
                      set_of(list)};
@@ -169,7 +168,7 @@ void CudaKernels::experts_plain(const ExpertShape& shape, const ExpertEntry* ent
                                 const Activations& x, const Activations& hidden, void* out) {
     const uint32_t count = routes.rows * shape.used;
     const PlainExperts launch{entries,
-                              routes.order,
+                              routes.decode ? nullptr : routes.order,
                               routes.expert,
                               {x.values, x.codes, code_bytes(shape.hidden)},
                               {hidden.values, hidden.codes, code_bytes(shape.ffn)},

@@ -160,8 +160,9 @@ class CudaKernels : public Kernels {
     };
     // Finds kernels of FILE.cu; its module is loaded once.
     Result<void> find(std::string_view file, std::initializer_list<Wanted> wanted);
-    // The same of kernels that only compute capability 9.0 has, and not in every build: what is
-    // missing stays null.
+    // The same of kernels that not every build has: what is missing stays null.
+    Result<void> find_optional(std::string_view file, std::initializer_list<Wanted> wanted);
+    // Of those that only compute capability 9.0 can have.
     Result<void> find_wgmma(std::string_view file, std::initializer_list<Wanted> wanted);
 
     // Queues a launch; an error is the next synchronize's. The arguments' types must be the
@@ -314,6 +315,7 @@ class CudaKernels : public Kernels {
     struct {
         Function embed, rms_norm, quantise, combine_f16, combine_f32, combine_norm_f16,
             combine_norm_f32, argmax;
+        Function combine_norm_cluster;  // null: there are no clusters
     } rows_{};
     struct {
         Function take_queries, gate_heads, delta_gates, causal_conv, gates_and_conv;

@@ -39,8 +39,8 @@ struct PlainMatmul {
     bool add;
 };
 struct PlainExperts {
-    const ExpertEntry* entries;  // [experts]
-    const int32_t *order, *expert;
+    const ExpertEntry* entries;     // [experts]
+    const int32_t *order, *expert;  // order null: as they are
     PlainRows in, hidden;  // hidden: values by route, codes in the order of the sorted routes
     void* out;             // [routes, hidden_size]: f16 where hidden has codes, else f32
     size_t gate_row_bytes, up_row_bytes, down_row_bytes;
@@ -129,7 +129,6 @@ struct ExpertMatvec {
     size_t x_bytes, out_bytes;
     uint32_t row_bytes[2];  // of gate and up, or of down
     uint32_t cols, features, groups;
-    uint32_t next_bytes;  // gate and up: of each expert's down, to be brought to the L2 cache
     WeightType type[2];
     MatvecLaunch launch;
     ExpertSet list;

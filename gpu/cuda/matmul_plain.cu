@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(128) matmul_plain(const PlainMatmul job) {
 // among the sorted routes. Grid: (routes, ffn / 4).
 __global__ void __launch_bounds__(128) experts_plain_gate_up(const PlainExperts job) {
     const uint32_t place = blockIdx.x, feature = blockIdx.y * 4 + threadIdx.x / 32;
-    const int32_t route = job.order[place], expert = job.expert[route];
+    const int32_t route = job.order ? job.order[place] : static_cast<int32_t>(place);
+    const int32_t expert = job.expert[route];
     if (feature >= job.ffn || !job.list.has(expert)) return;
     const ExpertEntry entry = job.entries[expert];
     const uint32_t row = route / job.used;
@@ -68,7 +69,8 @@ __global__ void __launch_bounds__(128) experts_plain_gate_up(const PlainExperts 
 // Grid: (routes, hidden / 4).
 __global__ void __launch_bounds__(128) experts_plain_down(const PlainExperts job) {
     const uint32_t place = blockIdx.x, feature = blockIdx.y * 4 + threadIdx.x / 32;
-    const int32_t route = job.order[place], expert = job.expert[route];
+    const int32_t route = job.order ? job.order[place] : static_cast<int32_t>(place);
+    const int32_t expert = job.expert[route];
     if (feature >= job.hidden_size || !job.list.has(expert)) return;
     const float sum = dot(job.down, job.entries[expert].down + feature * job.down_row_bytes,
                           job.hidden, job.hidden.codes ? place : route, job.ffn);

@@ -135,15 +135,19 @@ struct Blocks {
                 kept[1] = columns(0, chunk * 8 + Groups::group(t, 1));
                 kept_chunk = chunk;
             }
-#pragma unroll
+            // One code for both, which is brought once: what a step's kernels run in a layer is
+            // about what a multiprocessor keeps of code (128 KB), and a warp runs it a few times.
+#pragma unroll 1
             for (uint32_t half = 0; half < 2; ++half) {
                 const Row weights(half ? high : low, chunk * 8, groups);
+                float mine = half ? sum[0][1] : sum[0][0];
 #pragma unroll
                 for (uint32_t j = 0; j < 2; ++j) {
                     uint32_t code[8];
                     Groups::codes(weights.raw, t, j, code);
-                    add_group<kKind, kFine>(sum[0][half], code, weights.scales[j], kept[j]);
+                    add_group<kKind, kFine>(mine, code, weights.scales[j], kept[j]);
                 }
+                (half ? sum[0][1] : sum[0][0]) = mine;
             }
         } else {
             const Row of_low(low, chunk * 8, groups), of_high(high, chunk * 8, groups);
@@ -474,15 +478,6 @@ struct GateUpFinish {
     }
 };
 
-// A block's share of what the next kernel reads, towards the L2 cache: memory would rest while this
-// one computes.
-__device__ __forceinline__ void prefetch_share(const std::byte* from, uint32_t bytes) {
-    constexpr uint32_t kLine = 128;
-    const uint32_t step = gridDim.x * blockDim.x * kLine;
-    for (uint32_t at = (blockIdx.x * blockDim.x + threadIdx.x) * kLine; at < bytes; at += step)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
-}
-
 // silu(gate x) * (up x) as f16: a tile's low rows are eight of gate, its high ones the same of up.
 // Lets the next kernel begin behind its wait: the experts and their weights are there then.
 template <bool kAny>
@@ -504,11 +499,7 @@ __device__ __forceinline__ void gate_up(const ExpertMatvec& job) {
                      finish);
     else
         multiply_blocks<1, kMatvecThreads / 32, false>(
-            job.type[0], tiles, job.launch, 0, 1, memory,
-            [&] {
-                prefetch_share(entry.down, job.next_bytes);
-                return job.x + row * job.x_bytes;
-            },
+            job.type[0], tiles, job.launch, 0, 1, memory, [&] { return job.x + row * job.x_bytes; },
             finish);
 }
 
@@ -567,11 +558,13 @@ __device__ __forceinline__ void down(const ExpertMatvec& job) {
 // matrices: one row in small blocks, in large ones, and many rows.
 #define GRANARY_BOUNDS __launch_bounds__(kMatvecThreads, kMatvecBlocks)
 #define GRANARY_WIDE_BOUNDS __launch_bounds__(kMatvecWideThreads, 1)
+// Fewer registers than its threads could have: the next kernel's blocks stand ready beside them.
+#define GRANARY_WIDE_FEW __launch_bounds__(kMatvecWideThreads * 3 / 2, 1)
 extern "C" {
 __global__ void GRANARY_BOUNDS matvec(const __grid_constant__ Matvec job) {
     dense<1, kMatvecThreads / 32>(job);
 }
-__global__ void GRANARY_WIDE_BOUNDS matvec_wide(const __grid_constant__ Matvec job) {
+__global__ void GRANARY_WIDE_FEW matvec_wide(const __grid_constant__ Matvec job) {
     dense<1, kMatvecSplit>(job);
 }
 __global__ void GRANARY_WIDE_BOUNDS matvec_rows(const __grid_constant__ Matvec job) {

@@ -23,10 +23,11 @@ __device__ __forceinline__ void router_octet(const RouteRows& args, uint32_t exp
 // ---- a row's experts, by one warp
 
 __device__ __forceinline__ float largest_of_warp(float value) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
-        value = fmaxf(value, __shfl_xor_sync(~0u, value, distance));
-    return value;
+    // Of negative floats larger bits are smaller values.
+    const uint32_t bits = __float_as_uint(value);
+    const uint32_t ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
+    const uint32_t most = warp_max(ordered);
+    return __uint_as_float(most >> 31 ? most & 0x7fffffffu : ~most);
 }
 
 // Values of experts lane, lane + 32, ...: kEach of them in registers, or any number in memory,
@@ -67,9 +68,11 @@ __device__ __forceinline__ void choose(const RouteRows& args, uint32_t row, uint
     const bool good = sum >= 1 && sum < INFINITY;
 #pragma unroll
     for (uint32_t j = 0; j < p.count(); ++j) {
-        p[j] = good ? __fdiv_rn(p[j], sum) : 1.0f / static_cast<float>(args.experts);
+        if (!good) p[j] = 1;
         if (lane + 32 * j >= args.experts) p[j] = -1;
     }
+    // What makes a probability of such a value.
+    const float share = 1.0f / (good ? sum : static_cast<float>(args.experts));
 
     const size_t route = size_t{row} * args.used;
     float chosen = 0, weights[(kMostUsed + 31) / 32] = {};
@@ -98,11 +101,12 @@ __device__ __forceinline__ void choose(const RouteRows& args, uint32_t row, uint
             expert_of[rank] = static_cast<int32_t>(e);
         }
     }
-    const float divisor = args.normalise ? fmaxf(chosen, 6.1e-5f) : 1.0f;
+    const float factor =
+        (args.normalise ? share / fmaxf(chosen * share, 6.1e-5f) : share) * args.scale;
 #pragma unroll
     for (uint32_t i = 0; i < (kMostUsed + 31) / 32; ++i)
         if (32 * i + lane < args.used)
-            args.routes.weight[route + 32 * i + lane] = weights[i] / divisor * args.scale;
+            args.routes.weight[route + 32 * i + lane] = weights[i] * factor;
 }
 
 __device__ __forceinline__ void choose(const RouteRows& args, uint32_t row, uint32_t lane,
@@ -119,15 +123,18 @@ __device__ __forceinline__ void choose(const RouteRows& args, uint32_t row, uint
                         (args.experts - lane + 31) / 32});
 }
 
-// How many of the routes go to `expert`. The list begins at a multiple of 16 bytes.
+// How many of the routes go to `expert`. The list begins at a multiple of 16 bytes. Code that runs
+// once costs what it costs to be brought: it is small.
 __device__ __forceinline__ int32_t count_of(const int32_t* expert_of, uint32_t routes,
                                             int32_t expert) {
     int32_t count = 0;
     const auto* const four = reinterpret_cast<const int4*>(expert_of);
+#pragma unroll 1
     for (uint32_t i = 0; i < routes / 4; ++i) {
         const int4 e = four[i];
         count += (e.x == expert) + (e.y == expert) + (e.z == expert) + (e.w == expert);
     }
+#pragma unroll 1
     for (uint32_t r = routes / 4 * 4; r < routes; ++r) count += expert_of[r] == expert;
     return count;
 }

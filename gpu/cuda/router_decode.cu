@@ -132,25 +132,6 @@ __device__ __forceinline__ void norm_part(const RouteRows& args, const RouteNorm
                            norm.codes ? norm.codes + number * ordered_row_bytes(cols) : nullptr);
 }
 
-// Counts, firsts and order of so few routes: every expert looks at all of them.
-__device__ __forceinline__ void sort_few(const Routes& routes, const int32_t* expert_of,
-                                         uint32_t count, uint32_t experts) {
-    for (uint32_t e = threadIdx.x; e < experts; e += kThreads) {
-        int32_t before = 0, here = 0;
-        for (uint32_t r = 0; r < count; ++r) {
-            before += expert_of[r] < static_cast<int32_t>(e);
-            here += expert_of[r] == static_cast<int32_t>(e);
-        }
-        routes.count[e] = here;
-        routes.first[e] = before;
-        if (here == 0) continue;
-        for (uint32_t r = 0; r < count; ++r)
-            if (expert_of[r] == static_cast<int32_t>(e))
-                routes.order[before++] = static_cast<int32_t>(r);
-    }
-    if (threadIdx.x == 0) routes.first[experts] = static_cast<int32_t>(count);
-}
-
 template <bool kPlain>
 __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteNorm& norm,
                                              const FetchExperts& job) {
@@ -168,6 +149,7 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteN
         logits<kPlain>(args, norm, blockIdx.x - norms);
     if (!last_block(args.finished)) return;
 
+#pragma unroll 1
     for (uint32_t row = warp; row < rows; row += kWarps)
         choose(args, row, lane, expert_of + row * args.used);
     __syncthreads();
@@ -177,9 +159,8 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteN
             job, routes, known,
             [&](uint32_t e) { return count_of(expert_of, routes, static_cast<int32_t>(e)); }, keys,
             [&](uint16_t* missed, uint32_t misses) {
-                return job.share.request ? ask_cpu(job, args, expert_of, missed, misses) : misses;
+                return leave_to_cpu(job, args, expert_of, missed, misses);
             });
-    sort_few(args.routes, expert_of, routes, args.experts);
 }
 
 }  // namespace

