@@ -106,6 +106,13 @@ struct ExpertShape {
     WeightType gate = WeightType::f32, up = WeightType::f32, down = WeightType::f32;
 };
 
+// An expert that every row goes to, with weight sigmoid(gate . x).
+struct SharedExpert {
+    ExpertShape shape;                   // of a table of one
+    const ExpertEntry* entry = nullptr;  // device memory
+    const float* gate = nullptr;         // [hidden]
+};
+
 // The device's table of one layer's expert cache. During decode the device owns it. A slot holds
 // one expert: gate, up, down at 0, up_offset, down_offset.
 struct ExpertCacheView {
@@ -298,6 +305,27 @@ class Kernels {
                             std::span<const int32_t> list, const Routes& routes,
                             const Activations& x, const Activations& hidden,
                             void* out /*[rows * used, hidden]*/) = 0;
+
+    // expert_ffn of a decode step of one row, and a shared expert as rank `used`: routes, hidden
+    // and out have room for one route more. For backends that do both at once.
+    virtual void expert_ffn_and_shared(const ExpertShape& shape, const ExpertEntry* entries,
+                                       std::span<const int32_t> list, const Routes& routes,
+                                       const SharedExpert& shared, const Activations& x,
+                                       const Activations& hidden, void* out) {
+        expert_ffn(shape, entries, list, routes, x, hidden, out);
+        Routes its = routes;
+        its.expert += shape.used;
+        its.weight += shape.used;
+        its.order += shape.used;
+        Activations between = hidden;
+        between.rows = 1;
+        between.cols = shared.shape.ffn;
+        const int32_t only = 0;
+        const size_t bytes = x.codes ? expert_out_bytes() : sizeof(float);
+        route_shared(shared.gate, x.values, shape.hidden, its);
+        expert_ffn(shared.shape, shared.entry, {&only, 1}, its, x, between,
+                   static_cast<std::byte*>(out) + size_t{shape.used} * shape.hidden * bytes);
+    }
 
     // x[i] += sum over ranks, in rank order, of weight[i, rank] * out[i * used + rank].
     virtual void combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,

@@ -11,20 +11,6 @@ gpu::DecodePlace* place_of(const RunContext& run) {
     return reinterpret_cast<gpu::DecodePlace*>(run.memory.workspace() + run.workspace.place);
 }
 
-// For the shared expert of a step of one row, whose output is one more rank then: its route and
-// output follow those of the routed ones, in the room of the rows that there are not.
-PassBuffers behind_routed(const RunContext& run, PassBuffers at, const gpu::ExpertShape& routed) {
-    static_assert(kDecodeRows > 1);
-    const size_t bytes =
-        run.arithmetic == gpu::Arithmetic::f32 ? sizeof(float) : run.kernels().expert_out_bytes();
-    at.routes.expert += routed.used;
-    at.routes.weight += routed.used;
-    at.routes.order += routed.used;
-    at.expert_out =
-        static_cast<std::byte*>(at.expert_out) + size_t{routed.used} * routed.hidden * bytes;
-    return at;
-}
-
 void queue_step(const RunContext& run, uint32_t rows) {
     const Model& model = run.model;
     gpu::Kernels& kernels = run.kernels();
@@ -43,18 +29,23 @@ void queue_step(const RunContext& run, uint32_t rows) {
 
         kernels.norm_route_and_fetch(at.x, moe.norm, model.norm_eps, at.norm, moe.routing,
                                      moe.router, at.routes, cache, place, share);
-        kernels.expert_ffn(moe.shape, cache.entries, all_experts, at.routes, at.norm, at.hidden,
-                           at.expert_out);
-        // The norm of what follows: the next layer, or the output.
         uint32_t used = moe.shape.used;
         if (moe.shared && rows == 1) {
-            run_shared_expert(run, n, behind_routed(run, at, moe.shape));
+            // One more rank, in the room of the rows that there are not.
+            static_assert(kDecodeRows > 1);
+            kernels.expert_ffn_and_shared(moe.shape, cache.entries, all_experts, at.routes,
+                                          shared_expert(run, n), at.norm, at.hidden, at.expert_out);
             ++used;
-        } else if (moe.shared) {
-            kernels.combine(at.routes, used, moe.shape.hidden, at.expert_out, at.x);
-            run_shared_expert(run, n, at);
-            used = 1;
+        } else {
+            kernels.expert_ffn(moe.shape, cache.entries, all_experts, at.routes, at.norm, at.hidden,
+                               at.expert_out);
+            if (moe.shared) {
+                kernels.combine(at.routes, used, moe.shape.hidden, at.expert_out, at.x);
+                run_shared_expert(run, n, at);
+                used = 1;
+            }
         }
+        // The norm of what follows: the next layer, or the output.
         kernels.combine_and_norm(at.routes, used, moe.shape.hidden, at.expert_out, at.x,
                                  mixer_norm(model, n + 1), model.norm_eps, at.norm, share);
     }

@@ -89,15 +89,20 @@ const float* mixer_norm(const Model& model, uint32_t layer) {
     return std::visit([](const auto& weights) { return weights.norm; }, model.layers[layer].mixer);
 }
 
-void run_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers& at) {
+gpu::SharedExpert shared_expert(const RunContext& run, uint32_t layer) {
     const auto& shared = run.model.layers[layer].moe.shared;
-    gpu::Kernels& kernels = run.kernels();
     const auto* const entries =
         reinterpret_cast<const gpu::ExpertEntry*>(run.memory.workspace() + run.workspace.shared);
+    return {shared->shape(), entries + layer, shared->gate_in};
+}
+
+void run_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers& at) {
+    const gpu::SharedExpert shared = shared_expert(run, layer);
+    gpu::Kernels& kernels = run.kernels();
     const int32_t only = 0;
     run.phase(Phase::experts);
-    kernels.route_shared(shared->gate_in, at.norm.values, run.model.facts.hidden, at.routes);
-    kernels.expert_ffn(shared->shape(), entries + layer, {&only, 1}, at.routes, at.norm, at.shared,
+    kernels.route_shared(shared.gate, at.norm.values, run.model.facts.hidden, at.routes);
+    kernels.expert_ffn(shared.shape, shared.entry, {&only, 1}, at.routes, at.norm, at.shared,
                        at.expert_out);
 }
 

@@ -88,7 +88,9 @@ struct MixPlace {
 const float* mixer_norm(const Model& model, uint32_t layer);
 // The first half of a layer: x += attention or delta net of norm, which is that of x.
 void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const MixPlace& place);
-// The shared expert of a layer that has one, from norm to expert_out; its routes take the place of
+// The shared expert of a layer that has one.
+gpu::SharedExpert shared_expert(const RunContext& run, uint32_t layer);
+// Its work, from norm to expert_out; its routes take the place of
 // the others.
 void run_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers& at);
 

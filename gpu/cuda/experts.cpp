@@ -33,55 +33,93 @@ void CudaKernels::expert_ffn(const ExpertShape& shape, const ExpertEntry* entrie
     }
 }
 
+void CudaKernels::expert_ffn_and_shared(const ExpertShape& shape, const ExpertEntry* entries,
+                                        std::span<const int32_t> list, const Routes& routes,
+                                        const SharedExpert& shared, const Activations& x,
+                                        const Activations& hidden, void* out) {
+    const ExpertShape& other = shared.shape;
+    const bool together = x.decode && x.codes && x.values && routes.rows == 1 &&
+                          shape.hidden % 32 == 0 && shape.ffn % 32 == 0 && shape.ffn == other.ffn &&
+                          !list.empty() && shape.gate == shape.up && other.gate == other.up &&
+                          is_block_type(shape.gate) && is_block_type(other.gate) &&
+                          is_block_type(shape.down) && is_block_type(other.down);
+    if (!together)
+        return Kernels::expert_ffn_and_shared(shape, entries, list, routes, shared, x, hidden, out);
+    expert_out_f32_ = false;
+    experts_decode(shape, entries, list, routes, x, hidden, out, &shared);
+}
+
 // Work: 6 hidden ffn operations a route. Bytes: each route's expert once.
 void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* entries,
                                  std::span<const int32_t> list, const Routes& routes,
-                                 const Activations& x, const Activations& hidden, void* out) {
-    const uint32_t count = routes.rows * shape.used;
+                                 const Activations& x, const Activations& hidden, void* out,
+                                 const SharedExpert* shared) {
     const bool same = shape.gate == shape.up && is_block_type(shape.gate);
     const auto bytes_of = [](WeightType type, uint32_t cols) {
         return static_cast<uint32_t>(row_bytes(type, cols));
     };
-    ExpertMatvec job{entries,
-                     routes.expert,
-                     x.codes,
-                     x.values,
-                     hidden.codes,
-                     code_bytes(shape.hidden),
-                     code_bytes(shape.ffn),
-                     {bytes_of(shape.gate, shape.hidden), bytes_of(shape.up, shape.hidden)},
-                     shape.hidden,
-                     shape.ffn,
-                     0,
-                     {shape.gate, shape.up},
-                     {},
-                     set_of(list)};
-    // own: codes that a block makes for itself.
-    const auto queue_job = [&](Function function, uint32_t per_tile, uint32_t own, bool any) {
+    ExpertMatvec job{};
+    job.entries = entries;
+    job.expert = routes.expert;
+    job.x = x.codes;
+    job.values = x.values;
+    job.out = hidden.codes;
+    job.x_bytes = code_bytes(shape.hidden);
+    job.out_bytes = code_bytes(shape.ffn);
+    job.used = shape.used;
+    job.all = list.size() == shape.experts;
+    job.list = set_of(list);
+    if (shared) {
+        job.shared = shared->entry;
+        job.gate = shared->gate;
+        job.weight = routes.weight + shape.used;
+    }
+    // features: those of a tile. own: codes that a block makes for itself.
+    const auto queue_job = [&](Function function, uint32_t per_tile, uint32_t own, bool any,
+                               uint32_t beside) {
         const MatvecShape warps = matvec_shape(job.cols, kMatvecThreads / 32);
-        job.groups = divided(job.features, per_tile * warps.tiles);
+        uint32_t groups = 0, most = 0, tile = 0;
+        for (uint32_t i = 0; i < (shared ? 2u : 1u); ++i) {
+            ExpertPart& part = job.part[i];
+            part.groups = divided(part.features, per_tile * warps.tiles);
+            groups += part.groups * (i == 0 ? routes.rows * shape.used : 1);
+            most = std::max(most, part.groups);
+            tile = std::max(tile, chunk_format(part.type[0]).tile());
+        }
         const MatvecPlan plan =
-            matvec_plan(warps, job.cols, job.groups * count, chunk_format(job.type[0]).tile(),
-                        (any ? kMatvecRowsOwn : kMatvecOwn) + own,
+            matvec_plan(warps, job.cols, groups, tile, (any ? kMatvecRowsOwn : kMatvecOwn) + own,
                         any ? kMatvecWideThreads : kMatvecThreads * kMatvecBlocks);
         job.launch = {warps, 65536 / warps.split + 1, plan.stages, plan.bytes};
-        queue_early(function, {divided(job.groups, plan.groups), shape.used, routes.rows},
+        queue_early(function,
+                    {divided(most, plan.groups), shape.used + (shared ? beside : 0), routes.rows},
                     {warps.threads(), 1, 1}, plan.bytes + own, job);
     };
-    queue_job(same ? matmuls_.gate_up : matmuls_.gate_up_any, kMatvecTile / 2, 0, !same);
+    const auto gate_up_of = [&](const ExpertShape& of) {
+        return ExpertPart{{bytes_of(of.gate, of.hidden), bytes_of(of.up, of.hidden)},
+                          of.ffn,
+                          0,
+                          {of.gate, of.up}};
+    };
+    const auto down_of = [&](const ExpertShape& of) {
+        const uint32_t bytes = bytes_of(of.down, of.ffn);
+        return ExpertPart{{bytes, bytes}, of.hidden, 0, {of.down, of.down}};
+    };
+    job.cols = shape.hidden;
+    job.part[0] = gate_up_of(shape);
+    if (shared) job.part[1] = gate_up_of(shared->shape);
+    queue_job(same ? matmuls_.gate_up : matmuls_.gate_up_any, kMatvecTile / 2, 0, !same, 2);
 
     job.x = hidden.codes;
     job.out = static_cast<std::byte*>(out);
     job.x_bytes = code_bytes(shape.ffn);
     job.out_bytes = expert_out_bytes() * shape.hidden;
-    job.row_bytes[0] = bytes_of(shape.down, shape.ffn);
     job.cols = shape.ffn;
-    job.features = shape.hidden;
-    job.type[0] = shape.down;
+    job.part[0] = down_of(shape);
+    if (shared) job.part[1] = down_of(shared->shape);
     if (is_block_type(shape.down))
-        queue_job(matmuls_.down, kMatvecTile, static_cast<uint32_t>(job.x_bytes), false);
+        queue_job(matmuls_.down, kMatvecTile, static_cast<uint32_t>(job.x_bytes), false, 1);
     else
-        queue_job(matmuls_.down_any, kMatvecTile, 0, true);
+        queue_job(matmuls_.down_any, kMatvecTile, 0, true, 1);
 }
 
 // Work: 6 hidden ffn operations a route. Bytes: each routed expert once for 128 routes.

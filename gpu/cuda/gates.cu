@@ -3,6 +3,7 @@
 // convolution, and the route to a shared expert.
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/norm_decode.cuh"
+#include "gpu/cuda/shared_gate.cuh"
 
 namespace granary::gpu::cuda {
 
@@ -160,32 +161,18 @@ extern "C" __global__ void __launch_bounds__(128)
     route_shared_decode(const float* gate, const float* x, uint32_t hidden, uint32_t rows,
                         int32_t* expert, float* weight, int32_t* count, int32_t* first,
                         int32_t* order) {
-    __shared__ double sums[4];
     let_next_begin();
     wait_for_kernels_ahead();
     const uint32_t row = blockIdx.x;
-    if (row == 0 && threadIdx.x == 0) {
+    const float its = shared_weight(gate, x + size_t{row} * hidden, hidden);
+    if (threadIdx.x > 0) return;
+    if (row == 0) {
         count[0] = first[1] = static_cast<int32_t>(rows);
         first[0] = 0;
     }
-    double dot = 0;
-#pragma unroll 4
-    for (uint32_t quad = threadIdx.x; quad * 4 < hidden; quad += 128) {
-        float g[4], v[4];
-        load_quad(gate, quad, hidden, g);
-        load_quad(x + size_t{row} * hidden, quad, hidden, v);
-#pragma unroll
-        for (uint32_t i = 0; i < 4; ++i)
-            dot = fma(static_cast<double>(g[i]), static_cast<double>(v[i]), dot);
-    }
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) dot += __shfl_xor_sync(~0u, dot, distance);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = dot;
-    __syncthreads();
-    if (threadIdx.x > 0) return;
     expert[row] = 0;
     order[row] = static_cast<int32_t>(row);
-    weight[row] = static_cast<float>(1 / (1 + exp(-(sums[0] + sums[1] + sums[2] + sums[3]))));
+    weight[row] = its;
 }
 
 }  // namespace granary::gpu::cuda

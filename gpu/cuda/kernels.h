@@ -70,6 +70,10 @@ class CudaKernels : public Kernels {
     void expert_ffn(const ExpertShape& shape, const ExpertEntry* entries,
                     std::span<const int32_t> list, const Routes& routes, const Activations& x,
                     const Activations& hidden, void* out) override;
+    void expert_ffn_and_shared(const ExpertShape& shape, const ExpertEntry* entries,
+                               std::span<const int32_t> list, const Routes& routes,
+                               const SharedExpert& shared, const Activations& x,
+                               const Activations& hidden, void* out) override;
 
     // ---- attention
     void rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
@@ -263,7 +267,7 @@ class CudaKernels : public Kernels {
     void matmul_plain(const Matmul& job, const Activations& in);
     void experts_decode(const ExpertShape& shape, const ExpertEntry* entries,
                         std::span<const int32_t> list, const Routes& routes, const Activations& x,
-                        const Activations& hidden, void* out);
+                        const Activations& hidden, void* out, const SharedExpert* shared = nullptr);
     void experts_prompt(const ExpertShape& shape, const ExpertEntry* entries,
                         std::span<const int32_t> list, const Routes& routes, const Activations& x,
                         const Activations& hidden, void* out);

@@ -119,7 +119,14 @@ struct Matvec {
     MatvecLaunch launch;
 };
 
-// Experts of a decode step: grid (blocks, used, rows).
+// The matrices of experts that a launch multiplies: gate and up, or down twice.
+struct ExpertPart {
+    uint32_t row_bytes[2];
+    uint32_t features, groups;
+    WeightType type[2];
+};
+// Experts of a decode step: grid (blocks, used, rows). With a shared one, which is of one row: gate
+// and up (blocks, used + 2, 1), down (blocks, used + 1, 1).
 struct ExpertMatvec {
     const ExpertEntry* entries;
     const int32_t* expert;  // [routes]
@@ -127,10 +134,14 @@ struct ExpertMatvec {
     const float* values;    // gate and up of any type: [rows, cols]
     std::byte* out;         // f16 [routes, out_bytes]
     size_t x_bytes, out_bytes;
-    uint32_t row_bytes[2];  // of gate and up, or of down
-    uint32_t cols, features, groups;
-    WeightType type[2];
+    uint32_t cols, used;
+    ExpertPart part[2];  // of the routed ones, and of the shared one
     MatvecLaunch launch;
+    bool all;  // the list has every expert
+    // The shared one: its matrices, and its gate; where gate and up leave its weight.
+    const ExpertEntry* shared;
+    const float* gate;  // [cols]
+    float* weight;
     ExpertSet list;
 };
 

@@ -22,6 +22,7 @@
 #include "gpu/cuda/portable.h"
 #include "gpu/cuda/read_once.cuh"
 #include "gpu/cuda/rows.cuh"
+#include "gpu/cuda/shared_gate.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
@@ -478,6 +479,22 @@ struct GateUpFinish {
     }
 };
 
+// Where the matrices of a route's expert are; null: it is none of this launch. Past the L1 cache,
+// which may hold what was there.
+__device__ __forceinline__ const ExpertEntry* entry_of(const ExpertMatvec& job, uint32_t route,
+                                                       bool is_shared) {
+    if (is_shared) return job.shared;
+    const int32_t expert = __ldcg(job.expert + route);
+    return expert >= 0 && (job.all || job.list.has(expert)) ? job.entries + expert : nullptr;
+}
+
+// The weight of the shared expert, by one block.
+__device__ __forceinline__ void weigh_shared(const ExpertMatvec& job) {
+    if (blockIdx.x > 0) return;
+    const float weight = shared_weight(job.gate, job.values, job.cols);
+    if (threadIdx.x == 0) *job.weight = weight;
+}
+
 // silu(gate x) * (up x) as f16: a tile's low rows are eight of gate, its high ones the same of up.
 // Lets the next kernel begin behind its wait: the experts and their weights are there then.
 template <bool kAny>
@@ -485,22 +502,25 @@ __device__ __forceinline__ void gate_up(const ExpertMatvec& job) {
     extern __shared__ __align__(16) std::byte memory[];
     wait_for_kernels_ahead();
     let_next_begin();
-    const uint32_t row = blockIdx.z, route = row * gridDim.y + blockIdx.y;
-    const int32_t expert = job.expert[route];
-    if (!job.list.has(expert)) return;
-    const ExpertEntry entry = job.entries[expert];
-    const Tiles tiles{entry.gate,      entry.up, job.row_bytes[0], job.row_bytes[1], job.features,
-                      kMatvecTile / 2, 0,        job.cols,         blockIdx.x,       gridDim.x,
-                      job.groups};
+    if (blockIdx.y > job.used) return weigh_shared(job);
+    const bool is_shared = blockIdx.y == job.used;
+    const uint32_t row = blockIdx.z, route = row * job.used + blockIdx.y;
+    const ExpertEntry* const from = entry_of(job, route, is_shared);
+    if (!from) return;
+    const ExpertEntry entry = *from;
+    const ExpertPart& part = job.part[is_shared];
+    const Tiles tiles{
+        entry.gate, entry.up, part.row_bytes[0], part.row_bytes[1], part.features, kMatvecTile / 2,
+        0,          job.cols, blockIdx.x,        gridDim.x,         part.groups};
     const GateUpFinish finish{reinterpret_cast<__half*>(job.out + route * job.out_bytes),
-                              job.features};
+                              part.features};
     if constexpr (kAny)
-        multiply_any(job.type, tiles, job.launch, job.values + size_t{row} * job.cols, 0, 1,
+        multiply_any(part.type, tiles, job.launch, job.values + size_t{row} * job.cols, 0, 1,
                      finish);
     else
         multiply_blocks<1, kMatvecThreads / 32, false>(
-            job.type[0], tiles, job.launch, 0, 1, memory, [&] { return job.x + row * job.x_bytes; },
-            finish);
+            part.type[0], tiles, job.launch, 0, 1, memory,
+            [&] { return job.x + row * job.x_bytes; }, finish);
 }
 
 struct DownFinish {
@@ -522,23 +542,25 @@ template <bool kAny>
 __device__ __forceinline__ void down(const ExpertMatvec& job) {
     extern __shared__ __align__(16) std::byte memory[];
     let_next_begin();
-    const uint32_t route = blockIdx.z * gridDim.y + blockIdx.y;
-    const int32_t expert = __ldcg(job.expert + route);
-    if (!job.list.has(expert)) return wait_for_kernels_ahead();
+    const bool is_shared = blockIdx.y == job.used;
+    const uint32_t route = blockIdx.z * job.used + blockIdx.y;
+    const ExpertEntry* const from = entry_of(job, route, is_shared);
+    if (!from) return wait_for_kernels_ahead();
     const auto* const weight = reinterpret_cast<const std::byte*>(
-        __ldcg(reinterpret_cast<const unsigned long long*>(&job.entries[expert].down)));
-    const Tiles tiles{weight,      weight, job.row_bytes[0], job.row_bytes[0], job.features,
-                      kMatvecTile, 8,      job.cols,         blockIdx.x,       gridDim.x,
-                      job.groups};
+        __ldcg(reinterpret_cast<const unsigned long long*>(&from->down)));
+    const ExpertPart& part = job.part[is_shared];
+    const Tiles tiles{weight,      weight, part.row_bytes[0], part.row_bytes[0], part.features,
+                      kMatvecTile, 8,      job.cols,          blockIdx.x,        gridDim.x,
+                      part.groups};
     const auto* const x = reinterpret_cast<const __half*>(job.x + route * job.x_bytes);
     const DownFinish finish{reinterpret_cast<__half*>(job.out + route * job.out_bytes),
-                            job.features};
+                            part.features};
     if constexpr (kAny) {
-        multiply_any({job.type[0], job.type[0]}, tiles, job.launch, x, 0, 1, finish);
+        multiply_any({part.type[0], part.type[0]}, tiles, job.launch, x, 0, 1, finish);
     } else {
         std::byte* const codes = memory + job.launch.codes_at;
         multiply_blocks<1, kMatvecThreads / 32, false>(
-            job.type[0], tiles, job.launch, 0, 1, memory,
+            part.type[0], tiles, job.launch, 0, 1, memory,
             [&] {
                 for (uint32_t octet = threadIdx.x; octet * 8 < job.cols; octet += blockDim.x) {
                     float v[8];

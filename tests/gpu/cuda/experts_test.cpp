@@ -236,6 +236,80 @@ TEST_F(ExpertsTest, EveryTypeOfADecodeStep) {
     }
 }
 
+// One launch for the routed experts and the shared one gives the bits of one after the other.
+TEST_F(ExpertsTest, SharedBesideRouted) {
+    using enum WeightType;
+    struct Both {
+        Case routed;
+        Case shared;
+    };
+    const Both cases[] = {{{q4_k, q4_k, q6_k, 2048, 512}, {q8_0, q8_0, q8_0, 2048, 512}},
+                          {{q4_k, q4_k, q4_k, 512, 256}, {q4_k, q4_k, q6_k, 512, 256}},
+                          {{q6_k, q6_k, q6_k, 512, 768}, {q4_0, q4_0, q4_0, 512, 768}},
+                          {{q4_k, q4_k, q4_k, 512, 256}, {q8_0, q8_0, q8_0, 512, 96}},
+                          {{q8_0, q8_0, q8_0, 320, 96}, {f32, f32, f32, 320, 96}}};
+    for (const Both& both : cases) {
+        gpu().reset();
+        Random random(33);
+        const uint32_t cols = both.routed.hidden;
+        std::vector<ExpertEntry> entries;
+        const auto weight = [&](WeightType type, uint32_t rows, uint32_t columns) {
+            const RandomWeight of(type, rows, columns, random);
+            return static_cast<const std::byte*>(Array<std::byte>(gpu(), of.data));
+        };
+        const auto add = [&](const Case& c) {
+            const std::byte* const gate = weight(c.gate, c.ffn, c.hidden);
+            const std::byte* const up = weight(c.up, c.ffn, c.hidden);
+            entries.push_back({gate, up, weight(c.down, c.hidden, c.ffn)});
+        };
+        for (uint32_t e = 0; e < kExperts; ++e) add(both.routed);
+        add(both.shared);
+        const ExpertEntry* const table = Array<ExpertEntry>(gpu(), entries);
+        const auto shape_of = [](const Case& c, uint32_t experts, uint32_t used) {
+            return ExpertShape{c.hidden, c.ffn, experts, used, c.gate, c.up, c.down};
+        };
+        const SharedExpert shared{shape_of(both.shared, 1, 1), table + kExperts,
+                                  Array<float>(gpu(), random.values(cols))};
+        const std::vector<float> values = random.values(cols);
+        Activations x{Array<float>(gpu(), values),
+                      Array<std::byte>(gpu(), to_ordered(values, 1, cols)), 1, cols, true};
+        kernels().quantise(x);
+        std::vector<std::vector<float>> outs, weights;
+        for (const bool together : {false, true}) {
+            SortedRoutes routes = routed(1, kExperts, kUsed, random);
+            routes.expert = {4, 0, 7};
+            routes.expert.resize(kUsed + 1);
+            routes.weight = {0.5f, 0.25f, 0.25f, 0};
+            routes.count.resize(kExperts);
+            routes.order = {1, 0, 2, 0};
+            const Array<float> its_weight(gpu(), routes.weight);
+            const Routes view{Array<int32_t>(gpu(), routes.expert),
+                              its_weight,
+                              Array<int32_t>(gpu(), routes.count),
+                              Array<int32_t>(gpu(), routes.first),
+                              Array<int32_t>(gpu(), routes.order),
+                              1,
+                              true};
+            const uint32_t ffn = std::max(both.routed.ffn, both.shared.ffn);
+            const Activations hidden{
+                nullptr, Array<std::byte>(gpu(), (kUsed + 1) * kernels().code_bytes(ffn)), kUsed,
+                both.routed.ffn, true};
+            const Array<float> out(gpu(), (kUsed + 1) * size_t{cols} / 2);  // f16
+            const ExpertShape shape = shape_of(both.routed, kExperts, kUsed);
+            if (together)
+                kernels().expert_ffn_and_shared(shape, table, kAll, view, shared, x, hidden, out);
+            else
+                kernels().Kernels::expert_ffn_and_shared(shape, table, kAll, view, shared, x,
+                                                         hidden, out);
+            outs.push_back(out.get());
+            weights.push_back(its_weight.get());
+        }
+        EXPECT_TRUE(same_bits(outs[0], outs[1])) << name(both.routed) << ", " << name(both.shared);
+        EXPECT_EQ(weights[0], weights[1]) << name(both.routed);
+        EXPECT_GT(weights[1][kUsed], 0);
+    }
+}
+
 TEST_F(ExpertsTest, OnlyListedOnesRun) {
     const Case c{WeightType::q4_k, WeightType::q4_k, WeightType::q6_k, 512, 256};
     for (const auto arithmetic : {Arithmetic::fast, Arithmetic::f32})
