@@ -289,6 +289,17 @@ class Kernels {
                             float eps, uint32_t dim, const float* gate /*[rows, heads, dim]*/,
                             const Activations& out) = 0;
 
+    // delta_net_decode into net, then gated_norm of that into out, for backends that do both at
+    // once: they may leave net alone.
+    virtual void delta_net_decode_and_norm(const DeltaShape& shape, const float* x,
+                                           const float* alpha, const float* beta, uint32_t n,
+                                           float* state, float* net /*[n, value_heads, head_dim]*/,
+                                           const float* weight, float eps, const float* gate,
+                                           const Activations& out) {
+        delta_net_decode(shape, x, alpha, beta, n, state, net);
+        gated_norm(net, weight, eps, shape.head_dim, gate, out);
+    }
+
     // Routes of a shared expert, the only one of its table: every row, weight
     // sigmoid(gate . x).
     virtual void route_shared(const float* gate /*[hidden]*/, const float* x /*[rows, hidden]*/,

@@ -46,7 +46,9 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
     if (place.decode) {
         kernels.gates_and_conv(shape, weights.dt, weights.a, at.alpha, at.beta, weights.kernel,
                                at.channels, rows, tail, at.convolved);
-        kernels.delta_net_decode(shape, at.convolved, at.alpha, at.beta, rows, state, at.channels);
+        kernels.delta_net_decode_and_norm(shape, at.convolved, at.alpha, at.beta, rows, state,
+                                          at.channels, weights.head_norm, run.model.norm_eps,
+                                          at.delta_gate, at.delta);
     } else {
         kernels.delta_gates(shape, weights.dt, weights.a, rows, at.alpha, at.beta);
         std::vector<uint32_t> stops;
@@ -61,9 +63,9 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
                 run.device.copy(gpu::StreamId::compute,
                                 place.checkpoints[i].state.get() + number * bytes, memory, bytes);
             });
+        kernels.gated_norm(at.channels, weights.head_norm, run.model.norm_eps, shape.head_dim,
+                           at.delta_gate, at.delta);
     }
-    kernels.gated_norm(at.channels, weights.head_norm, run.model.norm_eps, shape.head_dim,
-                       at.delta_gate, at.delta);
     run.phase(Phase::dense);
     kernels.matmul(std::array{gpu::Matmul{weights.out, at.x, true}}, at.delta);
 }

@@ -21,7 +21,7 @@ struct AttentionKernels {
 };
 
 struct DeltaNetKernels {
-    Function prepare = nullptr, chunk = nullptr, decode = nullptr;
+    Function prepare = nullptr, chunk = nullptr, decode = nullptr, decode_norm = nullptr;
     Function prepare_mma = nullptr, convolve_mma = nullptr, tail = nullptr, chunk_mma = nullptr;
     uint32_t stages = 0;  // of chunk_mma; 0 where this GPU has too little shared memory
 };

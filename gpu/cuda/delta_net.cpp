@@ -36,8 +36,11 @@ uint32_t chunks_of(const DeltaNet& job) {
 
 Result<void> CudaKernels::load_delta_net() {
     if (auto r = find("delta_net", {{"delta_net_prepare", &delta_net_.prepare},
-                                    {"delta_net_chunk", &delta_net_.chunk},
-                                    {"delta_net_decode", &delta_net_.decode}});
+                                    {"delta_net_chunk", &delta_net_.chunk}});
+        !r)
+        return r;
+    if (auto r = find("delta_net_decode", {{"delta_net_decode", &delta_net_.decode},
+                                           {"delta_net_decode_norm", &delta_net_.decode_norm}});
         !r)
         return r;
     if (auto r = find("delta_net_prepare", {{"delta_net_prepare_mma", &delta_net_.prepare_mma},
@@ -147,6 +150,24 @@ void CudaKernels::delta_net_decode(const DeltaShape& shape, const float* x, cons
                 {kDeltaThreads, 1, 1}, 0,
                 job_of(shape, const_cast<float*>(x), const_cast<float*>(alpha),
                        const_cast<float*>(beta), n, state, out));
+}
+
+void CudaKernels::delta_net_decode_and_norm(const DeltaShape& shape, const float* x,
+                                            const float* alpha, const float* beta, uint32_t n,
+                                            float* state, float* net, const float* weight,
+                                            float eps, const float* gate, const Activations& out) {
+    const auto aligned = [](auto... pointer) {
+        return ((reinterpret_cast<uintptr_t>(pointer) | ...) & 15) == 0;
+    };
+    if (shape.head_dim != kDeltaMmaDim || !out.decode ||
+        !aligned(x, static_cast<const float*>(state), weight, gate,
+                 static_cast<const float*>(out.values)))
+        return Kernels::delta_net_decode_and_norm(shape, x, alpha, beta, n, state, net, weight, eps,
+                                                  gate, out);
+    queue_early(delta_net_.decode_norm, {shape.value_heads}, {kDeltaHeadThreads}, 0,
+                job_of(shape, const_cast<float*>(x), const_cast<float*>(alpha),
+                       const_cast<float*>(beta), n, state, nullptr),
+                DeltaNorm{weight, eps, gate, out.values, out.codes});
 }
 
 }  // namespace granary::gpu::cuda

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The gated delta net in f32: prompts in chunks (delta_net.h), generated tokens one by one.
+// The gated delta net of prompts in f32, in chunks (delta_net.h).
 #include "gpu/cuda/delta_net.cuh"
-#include "gpu/cuda/early.cuh"
 #include "gpu/cuda/portable.h"
 
 namespace granary::gpu::cuda {
@@ -283,77 +282,6 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_net_chunk(const DeltaNet 
     for (uint32_t i = thread; i < dim * kDeltaColumns; i += kDeltaThreads) {
         const uint32_t row = i / kDeltaColumns, column = i % kDeltaColumns;
         if (column < columns) kept[size_t{row} * dim + column] = state[row][column];
-    }
-}
-
-// Bytes: the state, read and written once a call. A warp has every eighth row of the state's
-// columns, a lane one column. Grid: as delta_net_chunk.
-__global__ void __launch_bounds__(kDeltaThreads) delta_net_decode(const DeltaNet job) {
-    constexpr uint32_t kWarps = kDeltaThreads / 32, kRows = 256 / kWarps;
-    __shared__ float q[256], k[256], part[kWarps][32], size[2];
-    let_next_begin();
-    const uint32_t head = blockIdx.y, dim = job.dim, warp = threadIdx.x / 32;
-    const uint32_t lane = threadIdx.x % 32, column = blockIdx.x * kDeltaColumns + lane;
-    const Head at = head_of(job, head);
-    float* const kept = job.state + size_t{head} * dim * dim + column;
-    // Towards the second cache, where what an earlier call writes is seen.
-    for (uint32_t row = warp; row < dim && column < dim; row += kWarps)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(kept + size_t{row} * dim));
-    wait_for_kernels_ahead();
-    float state[kRows];
-#pragma unroll
-    for (uint32_t r = 0; r < kRows; ++r) {
-        const uint32_t row = r * kWarps + warp;
-        state[r] = row < dim && column < dim ? kept[size_t{row} * dim] : 0;
-    }
-    const auto over_warps = [&](float value) {
-        part[warp][lane] = value;
-        __syncthreads();
-        float sum = 0;
-        for (uint32_t i = 0; i < kWarps; ++i) sum += part[i][lane];
-        __syncthreads();
-        return sum;
-    };
-    for (uint32_t token = 0; token < job.n; ++token) {
-        const float* const x = job.x + token * at.channels;
-        const size_t gate = size_t{token} * job.value_heads + head;
-        if (warp < 2) {
-            float sum = 0;
-            for (uint32_t i = lane; i < dim; i += 32) {
-                const float value = x[(warp == 0 ? at.q : at.k) + i];
-                (warp == 0 ? q : k)[i] = value;
-                sum += value * value;
-            }
-            sum = sqrtf(warp_sum(sum) + job.norm_eps);
-            if (lane == 0) size[warp] = warp == 0 ? 1 / (sum * sqrtf(float(dim))) : 1 / sum;
-        }
-        __syncthreads();
-        const float decay = expf(job.alpha[gate]), of_q = size[0], of_k = size[1];
-        float recalled = 0;
-#pragma unroll
-        for (uint32_t r = 0; r < kRows; ++r) {
-            const uint32_t row = r * kWarps + warp;
-            state[r] *= decay;
-            if (row < dim) recalled += state[r] * (k[row] * of_k);
-        }
-        recalled = over_warps(recalled);
-        const float value = column < dim ? x[at.v + column] : 0;
-        const float delta = job.beta[gate] * (value - recalled);
-        float read = 0;
-#pragma unroll
-        for (uint32_t r = 0; r < kRows; ++r) {
-            const uint32_t row = r * kWarps + warp;
-            if (row >= dim) continue;
-            state[r] += k[row] * of_k * delta;
-            read += state[r] * (q[row] * of_q);
-        }
-        read = over_warps(read);
-        if (warp == 0 && column < dim) job.out[gate * dim + column] = read;
-    }
-#pragma unroll
-    for (uint32_t r = 0; r < kRows; ++r) {
-        const uint32_t row = r * kWarps + warp;
-        if (row < dim && column < dim) kept[size_t{row} * dim] = state[r];
     }
 }
 }

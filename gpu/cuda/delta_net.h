@@ -39,9 +39,19 @@ struct DeltaNet {
     float* tail;            // [kDeltaTaps - 1, channels]
 };
 
+// out = rms_norm(x) * weight * silu(gate) of what a delta net of generated tokens puts out.
+struct DeltaNorm {
+    const float* weight;  // [dim]
+    float eps;
+    const float* gate;  // [n, value_heads, dim]
+    float* values;      // [n, value_heads, dim]; may be null
+    std::byte* codes;   // [n] rows (decode_codes.h); may be null
+};
+
 // Chunks that are prepared at a time: enough for every processor, and launches stay short.
 inline constexpr uint32_t kDeltaMostChunks = 32;
 inline constexpr uint32_t kDeltaThreads = 256;
+inline constexpr uint32_t kDeltaHeadThreads = 512;  // of decode with its norm, heads of 128
 inline constexpr uint32_t kDeltaColumns = 32;  // of the state that a block of chunk or decode has
 
 // What prepare leaves of a chunk and value head, in f32: U and W [64][dim]; P [64][64], the decayed

@@ -103,6 +103,10 @@ class CudaKernels : public Kernels {
                             const std::function<void(size_t)>& stopped) override;
     void delta_net_decode(const DeltaShape& shape, const float* x, const float* alpha,
                           const float* beta, uint32_t n, float* state, float* out) override;
+    void delta_net_decode_and_norm(const DeltaShape& shape, const float* x, const float* alpha,
+                                   const float* beta, uint32_t n, float* state, float* net,
+                                   const float* weight, float eps, const float* gate,
+                                   const Activations& out) override;
     void gated_norm(const float* x, const float* weight, float eps, uint32_t dim, const float* gate,
                     const Activations& out) override;
 

@@ -163,5 +163,58 @@ TEST_F(CudaDeltaNet, DecodeMatchesTheHostAndDoesNotDependOnItsRows) {
     }
 }
 
+// One launch for the net and the norm behind it, against one after the other.
+TEST_F(CudaDeltaNet, DecodeWithItsNorm) {
+    for (const DeltaShape& shape : kShapes) {
+        SCOPED_TRACE(std::to_string(shape.value_heads) + " heads of " +
+                     std::to_string(shape.head_dim));
+        gpu().reset();
+        const Inputs in(shape, 5);
+        Random random(6);
+        const std::vector<float> weight = random.values(shape.head_dim);
+        const std::vector<float> gate = random.values(size_t{in.rows} * shape.width());
+        const Array<float> x(gpu(), in.x), alpha(gpu(), in.alpha), beta(gpu(), in.beta),
+            w(gpu(), weight), g(gpu(), gate);
+        const size_t code_row = kernels().code_bytes(shape.width());
+        struct Result {
+            std::vector<float> values, state;
+            std::vector<std::byte> codes;
+        };
+        const auto run = [&](bool at_once, uint32_t step) {
+            const Array<float> state(gpu(), in.state), net(gpu(), size_t{in.rows} * shape.width()),
+                values(gpu(), size_t{in.rows} * shape.width());
+            const Array<std::byte> codes(gpu(), std::vector<std::byte>(in.rows * code_row));
+            for (uint32_t i = 0; i < in.rows; i += step) {
+                const uint32_t n = std::min(step, in.rows - i);
+                const size_t gates = size_t{i} * shape.value_heads, at = size_t{i} * shape.width();
+                const Activations out{values.data() + at, codes.data() + i * code_row, n,
+                                      shape.width(), true};
+                if (at_once)
+                    kernels().delta_net_decode_and_norm(
+                        shape, x.data() + size_t{i} * shape.channels(), alpha.data() + gates,
+                        beta.data() + gates, n, state, net.data() + at, w, 1e-6f, g.data() + at,
+                        out);
+                else
+                    kernels().Kernels::delta_net_decode_and_norm(
+                        shape, x.data() + size_t{i} * shape.channels(), alpha.data() + gates,
+                        beta.data() + gates, n, state, net.data() + at, w, 1e-6f, g.data() + at,
+                        out);
+            }
+            return Result{values.get(), state.get(), codes.get()};
+        };
+        const Result apart = run(false, 5), whole = run(true, 5), steps = run(true, 1);
+        EXPECT_LT(distance(whole.values, apart.values), kBound);
+        EXPECT_LT(distance(whole.state, apart.state), kBound);
+        EXPECT_TRUE(same_bits(steps.values, whole.values));
+        EXPECT_TRUE(same_bits(steps.state, whole.state));
+        EXPECT_EQ(steps.codes, whole.codes);
+        // Codes are those of the values.
+        const Array<float> values(gpu(), whole.values);
+        const Array<std::byte> codes(gpu(), std::vector<std::byte>(in.rows * code_row));
+        kernels().quantise({values, codes, in.rows, shape.width(), true});
+        EXPECT_EQ(codes.get(), whole.codes);
+    }
+}
+
 }  // namespace
 }  // namespace granary::gpu::cuda::test
