@@ -156,12 +156,8 @@ void CudaKernels::delta_net_decode_and_norm(const DeltaShape& shape, const float
                                             const float* alpha, const float* beta, uint32_t n,
                                             float* state, float* net, const float* weight,
                                             float eps, const float* gate, const Activations& out) {
-    const auto aligned = [](auto... pointer) {
-        return ((reinterpret_cast<uintptr_t>(pointer) | ...) & 15) == 0;
-    };
     if (shape.head_dim != kDeltaMmaDim || !out.decode ||
-        !aligned(x, static_cast<const float*>(state), weight, gate,
-                 static_cast<const float*>(out.values)))
+        !aligned_16(x, state, weight, gate, out.values))
         return Kernels::delta_net_decode_and_norm(shape, x, alpha, beta, n, state, net, weight, eps,
                                                   gate, out);
     queue_early(delta_net_.decode_norm, {shape.value_heads}, {kDeltaHeadThreads}, 0,

@@ -30,6 +30,12 @@ struct FetchExperts;
 struct RouteNorm;
 struct MatvecShape;
 
+// Whether all of these, which may be null, lie at multiples of 16 bytes.
+template <class... Pointer>
+bool aligned_16(const Pointer*... pointer) {
+    return ((reinterpret_cast<uintptr_t>(pointer) | ...) & 15) == 0;
+}
+
 class CudaKernels : public Kernels {
   public:
     // Queues on the device's compute stream; lives no longer than the device.

@@ -102,12 +102,8 @@ void CudaKernels::route_decode(const RouterShape& shape, const Weight& router, c
                                const RouteNorm& norm) {
     RouteRows args = route_rows(shape, router, x, routes, counters_);
     args.logits = reinterpret_cast<float*>(scratch_.require(decode_route_bytes()));
-    const auto aligned = [](const void* pointer) {
-        return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
-    };
     const bool plain = router.type == WeightType::f32 && router.cols % 8 == 0 &&
-                       aligned(router.data) && aligned(x) && aligned(norm.x) &&
-                       aligned(norm.weight);
+                       aligned_16(router.data, x, norm.x, norm.weight);
     const uint32_t norms = norm.x ? routes.rows * route_norm_blocks(router.cols) : 0;
     queue_early(plain ? router_.decode_f32 : router_.decode_any,
                 {norms + (shape.experts + kRouteExperts - 1) / kRouteExperts}, {128},

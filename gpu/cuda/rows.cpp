@@ -88,14 +88,10 @@ void CudaKernels::combine_norm(const Routes& routes, uint32_t used, float* x, co
                                const float* weight, float eps, const Activations& norm,
                                const CpuShare& share) {
     const auto* const weights = static_cast<const float*>(routes.weight);
-    const auto aligned = [](auto... pointer) {
-        return ((reinterpret_cast<uintptr_t>(pointer) | ...) & 15) == 0;
-    };
     const bool norms = norm.values || norm.codes;
     if (rows_.combine_norm_cluster && norms && (used == 0 || !expert_out_f32_) &&
         norm.cols % 8 == 0 && cluster_quads(norm.cols) <= kClusterThreads &&
-        aligned(static_cast<const void*>(x), out, static_cast<const void*>(weight),
-                static_cast<const void*>(norm.values))) {
+        aligned_16(x, static_cast<const std::byte*>(out), weight, norm.values)) {
         queue_early(rows_.combine_norm_cluster, {norm.rows * kClusterBlocks},
                     {(cluster_quads(norm.cols) + 31) / 32 * 32}, 0, weights, used, norm.cols, out,
                     x, weight, eps, norm.values, norm.codes, share);
