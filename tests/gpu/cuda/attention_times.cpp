@@ -65,13 +65,14 @@ TEST_F(CudaTimes, DISABLED_Decode) {
         const uint32_t row = heads.heads * heads.dim;
         for (const KvFormat format :
              {KvFormat::f16, KvFormat::int8, KvFormat::k8v4, KvFormat::q4}) {
-            for (const uint32_t cells : {4096u, 32768u, 524288u}) {
+            for (const uint32_t cells : {512u, 1000u, 4096u, 32768u, 524288u}) {
                 gpu().reset();
                 const KvParts parts = kv_parts(format, heads.kv_heads, heads.dim);
                 // Layers in turn, so that nothing comes from the cache.
-                const uint32_t layers = cells < 100000 ? 8 : 1;
+                const uint32_t layers = cells < 10000 ? 64 : cells < 100000 ? 8 : 1;
                 const size_t step = parts.bytes * layers;
-                std::byte* const memory = random_memory(step * (cells / kStepCells));
+                std::byte* const memory =
+                    random_memory(step * ((cells + kStepCells - 1) / kStepCells));
                 const Array<DecodePlace> place(gpu(),
                                                std::vector<DecodePlace>{{memory, cells - 2, 0}});
                 Random random(2);
