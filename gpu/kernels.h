@@ -235,7 +235,7 @@ class Kernels {
     // Fills out.codes too when it is not null.
     virtual void attention_prompt(const AttentionShape& shape, const float* q, uint32_t first_cell,
                                   const KvView& kv, const Activations& out) = 0;
-    // The same for 1 to 8 generated tokens at kv.place, cut at absolute multiples of 512 cells.
+    // The same for 1 to 8 generated tokens at kv.place, cut at fixed absolute cells.
     virtual void attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
                                   const Activations& out) = 0;
 

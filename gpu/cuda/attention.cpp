@@ -31,6 +31,11 @@ int format_index(const KvView& kv) {
     return -1;
 }
 
+// Whether its codes have scales.
+bool is_scaled(int format) {
+    return kv_group(k_codes(static_cast<KvFormat>(format))) != 0;
+}
+
 AttentionLaunch launch_of(int head, bool wgmma) {
     constexpr AttentionLaunch kMma[] = {kAttentionMma64, kAttentionMma128, kAttentionMma256};
     constexpr AttentionLaunch kWgmma[] = {{}, kAttentionWgmma128, kAttentionWgmma256};
@@ -96,7 +101,9 @@ Result<void> CudaKernels::load_attention() {
                 Function& function = at.decode[format][head][tiles - 1];
                 if (auto r = find("attention_decode_" + dim, {{name.c_str(), &function}}); !r)
                     return r;
-                if (auto r = allow(function, decode_shared_bytes(kHeadSizes[head], tiles)); !r)
+                if (auto r = allow(function,
+                                   decode_shared_bytes(kHeadSizes[head], tiles, is_scaled(format)));
+                    !r)
                     return r;
             }
         }
@@ -115,9 +122,12 @@ Result<void> CudaKernels::load_attention() {
     return {};
 }
 
-size_t CudaKernels::attention_decode_scratch(const AttentionShape& shape, uint32_t max_cells) {
-    return size_t{(max_cells + kDecodeCut - 1) / kDecodeCut} * decode_partial_floats(shape) *
-           sizeof(float);
+// One of both at a time needs it, but see scratch_bytes.
+size_t CudaKernels::attention_decode_scratch(const AttentionShape& shape,
+                                             uint32_t max_cells) const {
+    const size_t cuts = (max_cells + kDecodeCut - 1) / kDecodeCut;
+    return decode_block_bytes(shape.head_dim, attention_.processors) +
+           cuts * decode_partial_floats(shape) * sizeof(float);
 }
 CudaKernels::PromptBytes CudaKernels::attention_prompt_scratch(const AttentionShape& shape) {
     // Delta nets use the same place, of any family: 80 heads of 128 and a chunk at the least.
@@ -126,7 +136,7 @@ CudaKernels::PromptBytes CudaKernels::attention_prompt_scratch(const AttentionSh
 }
 
 // Work: 4 heads head_dim operations a token and cell. Bytes: K and V once for each 16 rows of a
-// K/V head; partial results twice, (head_dim + 2) / 512 values a row and cell.
+// K/V head; partial results of a row twice, head_dim + 2 values for each block.
 void CudaKernels::attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
                                    const Activations& out) {
     const AttentionKernels& at = attention_;
@@ -155,12 +165,14 @@ void CudaKernels::attention_decode(const AttentionShape& shape, const float* q, 
         if (fast) {
             const uint32_t tiles = rows > 8 ? 2 : 1;
             const uint32_t across = shape.kv_heads * ((rows + 8 * tiles - 1) / (8 * tiles));
-            // As many as one row keeps busy, however many there are: they decide how cuts are
-            // added.
-            const uint32_t blocks = 2 * at.processors / (shape.kv_heads * ((group + 7) / 8));
+            static_assert((kAttentionCounters + kDecodeCounters) * sizeof(uint32_t) <=
+                          kCounterBytes);
             job.finished = counters_ + kAttentionCounters;
-            queue_early(at.decode[format][head][tiles - 1], {std::max(1u, blocks), across, 1},
-                        {kDecodeThreads, 1, 1}, decode_shared_bytes(dim, tiles), job);
+            const uint32_t blocks = decode_blocks(shape, at.processors);
+            scratch_.require(blocks * job.partial_floats * sizeof(float));
+            queue_early(at.decode[format][head][tiles - 1], {blocks, across, 1},
+                        {kDecodeThreads, 1, 1}, decode_shared_bytes(dim, tiles, is_scaled(format)),
+                        job);
         } else {
             const uint32_t across = job.n * shape.heads;
             queue(at.decode_plain, {std::max(1u, 8 * at.processors / across), across, 1},

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Arguments of the decode attention kernels, as host and device see them.
 //
-// A block takes every so many of the cuts of kDecodeCut cells and leaves a partial result of each
-// row (one token, one query head): the weighted sum of V, unscaled, with the maximum of the scores
-// and the sum of the weights. The last block adds them in their order, or, of formats and heads
-// without a kernel of their own, a second kernel, cut by cut. How many blocks share the cuts
-// depends on the device and the heads. Where generated tokens go is read from KvView::place, so
-// grids are fixed.
+// Each row (one token, one query head) has its cells cut into parts, and every part leaves a
+// partial result: the weighted sum of V, unscaled, with the maximum of the scores and the sum of
+// the weights. Parts are what each block has taken, of which so many share the cells as the device
+// and the heads say, added up by the last to end in their order; or, of formats and heads without a
+// kernel of their own, cuts of kDecodeCut cells, which a second kernel adds up. Where generated
+// tokens go is read from KvView::place, so grids are fixed.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct AttentionDecode {
     size_t code_row;
     float* partials;        // [blocks or cuts]: [rows, dim] sums, then [rows] {maximum, sum}
     size_t partial_floats;  // of each
-    uint32_t* finished;     // [K/V heads * tiles] 0 before and after
+    uint32_t* finished;     // [teams + 1, rows] 0 before and after
     KvView kv;
     uint32_t heads, kv_heads, dim;
     uint32_t n;            // tokens of this launch
@@ -31,11 +31,28 @@ struct AttentionDecode {
     float scale;           // of q.k, times log2(e)
 };
 
+inline constexpr uint32_t kDecodeThreads = 256;
+inline constexpr uint32_t kDecodeTeam = 8;       // blocks whose results are added up together
+inline constexpr uint32_t kDecodeNear = 16;      // cells of a warp at a time, in short contexts
+inline constexpr uint32_t kDecodeNearTurns = 4;  // so many times a block
+inline constexpr uint32_t kDecodePiece = 4096, kDecodeSlots = 2;  // bytes, of a warp
+inline constexpr uint32_t kDecodeCounters = 2047, kDecodeMostRows = 512;
+
 // Tokens whose rows share a launch: up to 16 rows of a K/V head meet each cell that is read.
 constexpr uint32_t decode_tokens(const AttentionShape& shape) {
     const uint32_t group = shape.heads / shape.kv_heads;
+    const uint32_t most = shape.heads < kDecodeMostRows ? kDecodeMostRows / shape.heads : 1;
     const uint32_t tokens = 16 / (group < 16 ? group : 16);
-    return tokens < 8 ? tokens : 8;
+    return tokens < most ? (tokens < 8 ? tokens : 8) : most < 8 ? most : 8;
+}
+// Blocks that share the cells of a K/V head: as many as one row keeps busy, however many there are,
+// and as counters allow.
+constexpr uint32_t decode_blocks(const AttentionShape& shape, uint32_t processors) {
+    const uint32_t across = shape.kv_heads * ((shape.heads / shape.kv_heads + 7) / 8);
+    const uint32_t blocks = 2 * processors / across;
+    const uint32_t teams = kDecodeCounters / (decode_tokens(shape) * shape.heads) - 1;
+    const uint32_t most = teams * kDecodeTeam;
+    return blocks == 0 ? 1 : blocks < most ? blocks : most;
 }
 // f32 values of a cut's partial results; a multiple of 4.
 constexpr size_t decode_partial_floats(const AttentionShape& shape) {
@@ -43,14 +60,26 @@ constexpr size_t decode_partial_floats(const AttentionShape& shape) {
     return (rows * (shape.head_dim + 2) + 3) / 4 * 4;
 }
 
-inline constexpr uint32_t kDecodeThreads = 256;
+// Bytes that the partial results of all blocks take, of any number of heads: at most 16 rows of
+// 2 processors blocks.
+constexpr size_t decode_block_bytes(uint32_t head_dim, uint32_t processors) {
+    return size_t{2} * processors * (16 * (head_dim + 2) + 4) * sizeof(float);
+}
+
 inline constexpr uint32_t kCombineThreads = 512;
 inline constexpr uint32_t kPlainDecodeThreads = 128;
-// Bytes of dynamic shared memory of attention_decode_FORMAT_DIM_TILES: rows in tiles of 8.
-constexpr uint32_t decode_shared_bytes(uint32_t dim, uint32_t tiles) {
-    constexpr uint32_t kWarps = 8, kSlots = 2, kSlot = 4096 + 512;
-    return kWarps * kSlots * kSlot + dim / 16 * tiles * 256 + kWarps * 8 * 68 * 4 +
-           2 * kWarps * 8 * tiles * 4 + 128;
+// With scales; without, with room for what a warp leaves of heads of 256 in its slots.
+constexpr uint32_t decode_slot_bytes(bool scaled) {
+    return kDecodePiece + (scaled ? 512 : 128);
+}
+// Bytes of dynamic shared memory of attention_decode_FORMAT_DIM_TILES: rows in tiles of 8, codes
+// with scales or without.
+constexpr uint32_t decode_shared_bytes(uint32_t dim, uint32_t tiles, bool scaled) {
+    constexpr uint32_t kWarps = kDecodeThreads / 32;
+    const uint32_t rows = 8 * tiles;
+    const uint32_t bytes = kWarps * kDecodeSlots * decode_slot_bytes(scaled) +
+                           dim / 16 * tiles * 256 + kWarps * rows * 8;
+    return (bytes + 127) / 128 * 128;
 }
 // Of combine: a row of results from each slice of the block, and their sums.
 constexpr uint32_t combine_slices(uint32_t dim) {

@@ -165,7 +165,7 @@ class CudaKernels : public Kernels {
     };
     static constexpr uint32_t kDecodeRows = 8;  // at most, of a decode step
     // Words that are 0 between launches; those of attention begin behind one for all others.
-    static constexpr size_t kCounterBytes = 4096;
+    static constexpr size_t kCounterBytes = 8192;
     static constexpr uint32_t kAttentionCounters = 1;
 
     struct Wanted {
@@ -254,7 +254,7 @@ class CudaKernels : public Kernels {
     void delta_net_pieces(DeltaNet job, uint32_t first_cell);
     void delta_net_chunks(const DeltaNet& job);
     // What they need of the scratch places.
-    static size_t attention_decode_scratch(const AttentionShape& shape, uint32_t max_cells);
+    size_t attention_decode_scratch(const AttentionShape& shape, uint32_t max_cells) const;
     static PromptBytes attention_prompt_scratch(const AttentionShape& shape);
     bool keep_pace();
     TensorMap cells_map(const AttentionShape& shape, const KvView& kv, const KvPart& part,
