@@ -8,6 +8,7 @@ namespace {
 // Both factors are split into f16 and what that leaves, f16 too; of the four products the one of
 // both rests, 2^-22 of a product, is left out. Factors lie as [row][first halves of 32 columns,
 // second ones], 128 bytes swizzled.
+constexpr uint32_t kRouterSlice = kBefore80 ? 128 : 256;  // columns
 constexpr uint32_t kTileRows = 64, kTileExperts = 128, kStep = 32, kRowBytes = 128;
 // Weights are small: so that the rests are no denormals.
 constexpr float kRaise = 64;

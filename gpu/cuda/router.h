@@ -9,8 +9,9 @@
 //   route_sort    order
 //
 // A prompt's logit: by tensor cores the sums of kRouterSlice columns, factors having 22 bits; the
-// sum of these in order. Tensor cores cut off below 2^-24 of a sum at each 16 columns: slices keep
-// that to 1e-6 of |x| |w|, as sums in f32 of another order differ.
+// sum of these in order. Tensor cores cut off below 2^-24 of a sum at each 16 columns (7.5: at each
+// 8, so that slices are half as long there): slices keep that to 1e-6 of |x| |w|, as sums in f32 of
+// another order differ.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,6 @@
 namespace granary::gpu::cuda {
 
 inline constexpr uint32_t kFewRows = 8;  // of a decode step, at most
-inline constexpr uint32_t kRouterSlice = 256;
 inline constexpr uint32_t kChunkRows = 16;
 inline constexpr uint32_t kMostExperts = 4096;
 inline constexpr uint32_t kMostUsed = 64;
