@@ -45,7 +45,9 @@ struct Activations {
     bool decode = false;
 };
 
-inline constexpr uint32_t kDecodeCut = 512;  // cells that decode attention sums in one go
+// Scratch for decode attention grows by a constant for each so many cells, which backends may sum
+// in one go.
+inline constexpr uint32_t kDecodeCut = 512;
 
 struct AttentionShape {
     uint32_t heads = 0, kv_heads = 0, head_dim = 0;
@@ -86,7 +88,8 @@ struct RouterShape {
 struct Routes {
     int32_t* expert = nullptr;  // [rows, used], best first; -1: the processor's, see CpuShare
     float* weight = nullptr;    // [rows, used]
-    // Of prompts; a decode step's backend may leave these three alone.
+    // Of prompts; a decode step's backend that does not read these three may leave them alone. None
+    // is null.
     int32_t* count = nullptr;  // [experts] routes of each expert
     int32_t* first = nullptr;  // [experts + 1] where each expert's routes begin in `order`
     int32_t* order = nullptr;  // [rows * used] routes sorted by expert, then by route number
@@ -354,7 +357,8 @@ class Kernels {
 
     // Decode: makes every routed expert readable through cache.entries. A miss is copied into the
     // usable slot of the layer's coldest expert that this call does not use; with fewer usable
-    // slots than routes it is read in place from home. Updates residency, heat and counters.
+    // slots than routes it is read in place from home. Updates residency, heat and counters. Once a
+    // step for each cache: what it was may be read while kernels ahead of this one still run.
     virtual void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                                const DecodePlace* place) = 0;
 

@@ -95,7 +95,7 @@ class Calibration {
         uint32_t depth = std::min(kDepthChunks * chunk, (core_.plan.max_context - chunk) / 64 * 64);
         while (depth > 64 && memory_.kv_need(kv_, depth + chunk) > memory_.kv_available())
             depth = depth / 2 / 64 * 64;
-        const auto second = at_depth(depth, rates.link, rates.gather);
+        const auto second = at_depth(depth, rates.link, rates.gather, first->chunk);
         if (!second) return tl::unexpected(second.error());
         memory_.return_loan();
         derive(rates, *first, *second, depth, fewer, *part);
@@ -122,7 +122,6 @@ class Calibration {
         }
     }
 
-    // At `depth`, where cells stand since fill_cells.
     Result<void> chunk_at(uint32_t depth, uint32_t rows) {
         std::vector<TokenId> tokens(rows);
         for (TokenId& token : tokens) token = any_token();
@@ -264,22 +263,34 @@ class Calibration {
         return std::max(mean.seconds - mean.copied / gather, 1e-9);
     }
 
-    // The cells of the chunk at 0, again and again: products with zeros take less power than
-    // others, and a card that is short of power is faster by them (H200: 771 for 550 TFLOP/s of
-    // attention).
-    void fill_cells(uint32_t end) {
-        const uint64_t step = memory_.kv().step_bytes, known = loan_.chunk / gpu::kStepCells;
+    // Cells in front of what is measured at a depth. Products with zeros take less power than
+    // others, and a card that is short of power is faster by them (H200: 771 TFLOP/s of attention,
+    // and 600 to 690 otherwise). So cells are read up to a whole step of K/V, unless that takes a
+    // second, and copied from there on.
+    Result<void> fill_cells(uint32_t end, double chunk_seconds) {
+        uint32_t read = loan_.chunk;
+        for (; read < gpu::kStepCells && read + loan_.chunk <= end; read += loan_.chunk) {
+            if (chunk_seconds * gpu::kStepCells > loan_.chunk) return {};
+            if (auto r = chunk_at(read, loan_.chunk); !r) return r;
+        }
+        const uint64_t known = read / gpu::kStepCells;
+        const uint64_t step = memory_.kv().step_bytes;
         const uint64_t steps = (end + gpu::kStepCells - 1) / gpu::kStepCells;
         std::byte* const base = memory_.kv_base(kv_);
         for (uint64_t at = known; known > 0 && at < steps; at += known)
             device_.copy(gpu::StreamId::compute, base + at * step, base,
                          std::min(known, steps - at) * step);
+        return {};
     }
 
-    Result<AtDepth> at_depth(uint32_t depth, double link, double& gather) {
+    // chunk_seconds: of a chunk at 0, which is measured first.
+    Result<AtDepth> at_depth(uint32_t depth, double link, double& gather,
+                             double chunk_seconds = 0) {
         if (auto r = memory_.grow_kv(kv_, depth + loan_.chunk); !r)
             return tl::unexpected(r.error());
-        if (depth > 0) fill_cells(depth + loan_.chunk);
+        if (depth > 0)
+            if (auto r = fill_cells(depth + loan_.chunk, chunk_seconds); !r)
+                return tl::unexpected(r.error());
         AtDepth found;
         auto chunk = quickest(kPatience, [&] { return chunk_at(depth, loan_.chunk); });
         if (!chunk) return tl::unexpected(chunk.error());

@@ -90,8 +90,7 @@ const float* mixer_norm(const Model& model, uint32_t layer);
 void mix(const RunContext& run, uint32_t layer, const PassBuffers& at, const MixPlace& place);
 // The shared expert of a layer that has one.
 gpu::SharedExpert shared_expert(const RunContext& run, uint32_t layer);
-// Its work, from norm to expert_out; its routes take the place of
-// the others.
+// Its work, from norm to expert_out; its routes take the place of the others.
 void run_shared_expert(const RunContext& run, uint32_t layer, const PassBuffers& at);
 
 // Called between layers; false stops the pass.

@@ -46,12 +46,12 @@ constexpr uint32_t decode_tokens(const AttentionShape& shape) {
     return tokens < most ? (tokens < 8 ? tokens : 8) : most < 8 ? most : 8;
 }
 // Blocks that share the cells of a K/V head: as many as one row keeps busy, however many there are,
-// and as counters allow.
+// and as counters allow: one, which counts nothing, where heads are too many for more.
 constexpr uint32_t decode_blocks(const AttentionShape& shape, uint32_t processors) {
     const uint32_t across = shape.kv_heads * ((shape.heads / shape.kv_heads + 7) / 8);
     const uint32_t blocks = 2 * processors / across;
-    const uint32_t teams = kDecodeCounters / (decode_tokens(shape) * shape.heads) - 1;
-    const uint32_t most = teams * kDecodeTeam;
+    const uint32_t counted = kDecodeCounters / (decode_tokens(shape) * shape.heads);
+    const uint32_t most = counted > 1 ? (counted - 1) * kDecodeTeam : 1;
     return blocks == 0 ? 1 : blocks < most ? blocks : most;
 }
 // f32 values of a cut's partial results; a multiple of 4.

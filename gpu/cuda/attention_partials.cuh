@@ -188,6 +188,7 @@ struct Partials {
                 if (count == 1) continue;
                 // The first block of a team makes place for the team.
                 const uint32_t slot = blocks_of_team ? blockIdx.x : team * kDecodeTeam;
+                __syncwarp();  // it is one of those that have just been read
                 if (lane < kRowQuads)
 #pragma unroll
                     for (uint32_t q = 0; q < kQuads; ++q)

@@ -17,7 +17,7 @@ __device__ __forceinline__ float warmed(float heat, float decay, int32_t picks) 
     return heat;
 }
 
-__device__ __forceinline__ void add(uint64_t* counter, uint64_t more) {
+__device__ __forceinline__ void add_to_counter(uint64_t* counter, uint64_t more) {
     static_assert(sizeof(unsigned long long) == sizeof *counter);
     atomicAdd(reinterpret_cast<unsigned long long*>(counter),
               static_cast<unsigned long long>(more));
@@ -172,10 +172,11 @@ __device__ __forceinline__ void fetch(const FetchExperts& job, uint32_t routes, 
     const uint32_t copies = stay > 0 ? place_misses(job, missed, stay, routes, keys) : 0;
     for (uint32_t i = 3 * copies + thread; i < 3 * job.most; i += threads) job.pieces[i].bytes = 0;
     if (thread == 0) {  // without waiting for what they were
-        add(cache.hits, hits);
+        add_to_counter(cache.hits, hits);
         if (misses == 0) return;
-        add(cache.misses, misses);
-        add(cache.bytes_copied, copies * (cache.gate_bytes + cache.up_bytes + cache.down_bytes));
+        add_to_counter(cache.misses, misses);
+        add_to_counter(cache.bytes_copied,
+                       copies * (cache.gate_bytes + cache.up_bytes + cache.down_bytes));
     }
 }
 

@@ -74,7 +74,8 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
         job.gate = shared->gate;
         job.weight = routes.weight + shape.used;
     }
-    // features: those of a tile. own: codes that a block makes for itself.
+    // per_tile: features of a tile. own: bytes of codes that a block makes for itself. any: takes
+    // every type. beside: blocks beside those of the routes where there is a shared one.
     const auto queue_job = [&](Function function, uint32_t per_tile, uint32_t own, bool any,
                                uint32_t beside) {
         const MatvecShape warps = matvec_shape(job.cols, kMatvecThreads / 32);

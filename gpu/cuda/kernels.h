@@ -215,7 +215,7 @@ class CudaKernels : public Kernels {
     }
 
     // x += what the experts of its routes put out (used 0: nothing), then its norm (no values and
-    // no codes: none), a row of a decode step a block.
+    // no codes: none), of rows of a decode step.
     void combine_norm(const Routes& routes, uint32_t used, float* x, const void* out,
                       const float* weight, float eps, const Activations& norm,
                       const CpuShare& share = {});

@@ -165,8 +165,8 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteN
 
 }  // namespace
 
-// Grid: experts / 4, and a block for each row that is to be normed. Dynamic shared memory: 8 bytes
-// a slot.
+// Grid: experts / 4, and route_norm_blocks for each row that is to be normed. Dynamic shared
+// memory: 8 bytes a slot.
 extern "C" __global__ void __launch_bounds__(kThreads)
     route_decode_f32(const __grid_constant__ RouteRows args, const __grid_constant__ RouteNorm norm,
                      const __grid_constant__ FetchExperts job) {

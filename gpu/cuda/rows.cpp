@@ -39,6 +39,7 @@ Result<void> CudaKernels::load_rows() {
                          {"combine_f32", &rows_.combine_f32}});
 }
 
+// The first of a decode step, and no early one (early.cuh).
 void CudaKernels::embed(const Weight& table, const int32_t* tokens, uint32_t n, float* x) {
     for (uint32_t first = 0; first < n; first += kMostRows)
         queue(rows_.embed, {octet_blocks(table.cols), std::min(n - first, kMostRows)},

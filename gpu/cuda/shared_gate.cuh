@@ -7,12 +7,15 @@
 namespace granary::gpu::cuda {
 namespace {
 
-// Of one row, by a block of up to 1024 threads, all of it under way at once. Thread 0 gets it.
+// Of one row, by a block of at least kGateThreads, all of it under way at once. Every thread gets
+// it. So many of the threads, however many there are: the sum's order is that of every block.
+constexpr uint32_t kGateThreads = 128;
 __device__ __forceinline__ float shared_weight(const float* gate, const float* x, uint32_t hidden) {
-    __shared__ double sums[32];
+    __shared__ double sums[kGateThreads / 32];
+    const uint32_t end = threadIdx.x < kGateThreads ? hidden : 0;
     double dot = 0;
 #pragma unroll 4
-    for (uint32_t quad = threadIdx.x; quad * 4 < hidden; quad += blockDim.x) {
+    for (uint32_t quad = threadIdx.x; quad * 4 < end; quad += kGateThreads) {
         float g[4], v[4];
         load_quad(gate, quad, hidden, g);
         load_quad(x, quad, hidden, v);
@@ -22,10 +25,10 @@ __device__ __forceinline__ float shared_weight(const float* gate, const float* x
     }
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) dot += __shfl_xor_sync(~0u, dot, distance);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = dot;
+    if (threadIdx.x < kGateThreads && threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = dot;
     __syncthreads();
     dot = 0;
-    for (uint32_t i = 0; i < blockDim.x / 32; ++i) dot += sums[i];
+    for (const double sum : sums) dot += sum;
     return static_cast<float>(1 / (1 + exp(-dot)));
 }
 
