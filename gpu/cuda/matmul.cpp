@@ -78,11 +78,13 @@ Result<void> CudaKernels::load_matmuls() {
     if (auto r = find("matvec", {{"matvec", &to.matvec},
                                  {"matvec_wide", &to.matvec_wide},
                                  {"matvec_rows", &to.matvec_rows},
-                                 {"matvec_any", &to.matvec_any},
-                                 {"expert_matvec_gate_up", &to.gate_up},
-                                 {"expert_matvec_gate_up_any", &to.gate_up_any},
-                                 {"expert_matvec_down", &to.down},
-                                 {"expert_matvec_down_any", &to.down_any}});
+                                 {"matvec_any", &to.matvec_any}});
+        !r)
+        return r;
+    if (auto r = find("expert_matvec", {{"expert_matvec_gate_up", &to.gate_up},
+                                        {"expert_matvec_gate_up_any", &to.gate_up_any},
+                                        {"expert_matvec_down", &to.down},
+                                        {"expert_matvec_down_any", &to.down_any}});
         !r)
         return r;
     const Driver& driver = device_.context().driver();

@@ -49,7 +49,8 @@ struct PlainExperts {
     ExpertSet list;
 };
 
-// ---- decode steps (matvec.cu): 1 to 8 rows of codes (decode_codes.h) or of values ---------------
+// ---- decode steps (matvec.cuh): 1 to 8 rows of codes (decode_codes.h) or of values
+// ---------------
 
 inline constexpr uint32_t kMatvecRows = 8, kMatvecJobs = 8;
 inline constexpr uint32_t kMatvecTile = 16;  // weight rows of a warp
