@@ -99,7 +99,7 @@ TEST_F(CudaTest, QuantiseOfADecodeStep) {
 
 TEST_F(CudaTest, CombineSumsF16OutputsInRankOrder) {
     Random random(6);
-    for (const uint32_t hidden : {2048u, 36u, 7u}) {
+    for (const uint32_t hidden : {2048u, 36u, 7u, 328u, 1000u, 2880u, 8192u, 8200u}) {
         for (const uint32_t used : {1u, 8u, 10u}) {
             constexpr uint32_t kRows = 5;
             const size_t routes = kRows * used;
