@@ -91,9 +91,8 @@ Result<void> Engine::Impl::lock_weights(Core& core) const {
     const bool slower = locked.unreadable_layers > 0;
     if (slower)
         line += "; experts of " + std::to_string(locked.unreadable_layers) + " of " +
-                std::to_string(core.model.facts.layers) +
-                " layers are not, of " + format_bytes(allowance) +
-                " that page-lock allows: the processor copies them first";
+                std::to_string(core.model.facts.layers) + " layers are not, of " +
+                format_bytes(allowance) + " that page-lock allows: the processor copies them first";
     log(slower ? LogLevel::warning : LogLevel::info, line);
     return {};
 }
@@ -191,6 +190,7 @@ Result<void> Engine::Impl::open(const std::string& path, const EngineOptions& gi
     auto made = make_tokenizer(*file);
     if (!made) return tl::unexpected(made.error());
     tokenizer = std::move(*made);
+    if (const std::string why = tokenizer->slower(); !why.empty()) log(LogLevel::info, why);
     if (model->facts.vocab < tokenizer->size())
         return fail(ErrorKind::invalid_file, path + " has more tokens than embeddings",
                     std::to_string(tokenizer->size()) + " tokens, " +

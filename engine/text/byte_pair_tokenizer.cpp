@@ -42,6 +42,12 @@ class BytePairTokenizer final : public VocabularyTokenizer {
         }
     }
 
+    std::string slower() const override {
+        if (pre_.is_machine_code()) return {};
+        return "this system lets programs make no machine code: an interpreter cuts text into "
+               "words, at a third of the speed (a long novel in 0.07 s, not 0.02)";
+    }
+
   private:
     void encode_plain(std::string_view text, std::vector<TokenId>& tokens) const override {
         Merger merger(merging_.merges);

@@ -85,7 +85,8 @@ void PreTokenizer::Words::MatchDeleter::operator()(void* data) const {
     pcre2_match_data_free(static_cast<pcre2_match_data*>(data));
 }
 
-Result<PreTokenizer> PreTokenizer::make(std::string_view name, const std::string& path) {
+Result<PreTokenizer> PreTokenizer::make(std::string_view name, const std::string& path,
+                                        MachineCode machine) {
     for (const Known& one : known) {
         if (one.name != name) continue;
         int error = 0;
@@ -100,8 +101,8 @@ Result<PreTokenizer> PreTokenizer::make(std::string_view name, const std::string
         }
         PreTokenizer pre;
         pre.code_.reset(code);
-        // Where the system forbids new machine code the interpreter matches the same, slower.
-        pre.compiled_to_machine_code_ = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+        pre.is_machine_code_ =
+            machine == MachineCode::wanted && pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
         pre.ignores_merges_ = one.ignores_merges;
         pre.adds_bos_ = one.adds_bos;
         return pre;
@@ -127,7 +128,7 @@ std::optional<std::string_view> PreTokenizer::Words::next() {
     // The subject is known to be UTF-8; checking it again for each word would be quadratic.
     const int found =
         match == nullptr ? PCRE2_ERROR_NOMEMORY
-        : pre_.compiled_to_machine_code_
+        : pre_.is_machine_code_
             ? pcre2_jit_match(code, subject, subject_.size(), at_, 0, match, nullptr)
             : pcre2_match(code, subject, subject_.size(), at_, PCRE2_NO_UTF_CHECK, match, nullptr);
     // Every character begins some alternative and none can back up far, so a match is certain

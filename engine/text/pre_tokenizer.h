@@ -2,6 +2,7 @@
 // Cuts text into the words inside which byte-level BPE merges.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,8 +15,12 @@ namespace granary::text {
 // One of the pre-tokenisers that `tokenizer.ggml.pre` names. Immutable: threads may share it.
 class PreTokenizer {
   public:
+    // Whether patterns may become machine code. Where they may not, or the system forbids it, the
+    // same words are found slower.
+    enum class MachineCode : uint8_t { wanted, refused };
     // Errors: unsupported, naming what was found and what is supported.
-    static Result<PreTokenizer> make(std::string_view name, const std::string& path);
+    static Result<PreTokenizer> make(std::string_view name, const std::string& path,
+                                     MachineCode code = MachineCode::wanted);
 
     // The words of one text in order; together they are the text, byte for byte. Bytes that are
     // not UTF-8 count as symbols. Time is linear in the text. The text must outlive the walk.
@@ -40,6 +45,7 @@ class PreTokenizer {
 
     // A word that is itself a token is that token, whatever the merges say.
     bool ignores_merges() const { return ignores_merges_; }
+    bool is_machine_code() const { return is_machine_code_; }
     // Whether BOS is put in front where the file does not say.
     bool adds_bos() const { return adds_bos_; }
 
@@ -50,7 +56,7 @@ class PreTokenizer {
     PreTokenizer() = default;
 
     std::unique_ptr<void, CodeDeleter> code_;
-    bool compiled_to_machine_code_ = false;
+    bool is_machine_code_ = false;
     bool ignores_merges_ = false;
     bool adds_bos_ = false;
 };

@@ -2,6 +2,7 @@
 #include <map>
 #include <thread>
 
+#include "engine/text/pre_tokenizer.h"
 #include "tests/text/reference_merge.h"
 #include "tests/text/vocabulary_builder.h"
 
@@ -25,6 +26,26 @@ TestVocabulary random_vocabulary(uint32_t seed) {
         parts.push_back(left + right);
     }
     return vocabulary;
+}
+
+TEST(BytePair, WordsAreTheSameWithoutMachineCode) {
+    using text::PreTokenizer;
+    Random random(8);
+    std::string text = "It's 1,234.5 o'clock -- na\u00efve \u4f60\u597d!\r\n\n  \t\xff\xc3( \u00bd";
+    for (int i = 0; i < 4000; ++i) text += static_cast<char>(random.below(256));
+    for (const char* name : {"qwen2", "qwen35", "gpt-2", "llama-bpe"}) {
+        SCOPED_TRACE(name);
+        const auto fast = PreTokenizer::make(name, "a file");
+        const auto slow = PreTokenizer::make(name, "a file", PreTokenizer::MachineCode::refused);
+        ASSERT_TRUE(fast && slow);
+        EXPECT_FALSE(slow->is_machine_code());
+        PreTokenizer::Words some(*fast, text), others(*slow, text);
+        size_t words = 0;
+        for (auto word = some.next(); word; word = some.next(), ++words)
+            ASSERT_EQ(others.next(), word) << words;
+        EXPECT_EQ(others.next(), std::nullopt);
+        EXPECT_GT(words, 100u);
+    }
 }
 
 TEST(BytePair, MergesAsTheDefinitionSays) {

@@ -43,6 +43,9 @@ class Tokenizer {
     virtual TokenId bos() const = 0;                    // -1: none
     virtual TokenId eos() const = 0;                    // -1: none
     virtual bool adds_bos() const = 0;
+
+    // Why text is read slower than it could be, and what that costs, for people; empty: it is not.
+    virtual std::string slower() const { return {}; }
 };
 
 // Errors: unsupported pre-tokeniser or model (the error names it), a vocabulary that breaks rules.
