@@ -231,10 +231,7 @@ struct Partials {
         uint32_t before = 0;
         __syncwarp();
         if (lane == 0) {
-            asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
-                         : "=r"(before)
-                         : "l"(job.finished + counter)
-                         : "memory");
+            before = count_in(job.finished + counter);
             if (before + 1 == count) job.finished[counter] = 0;
         }
         before = __shfl_sync(~0u, before, 0);

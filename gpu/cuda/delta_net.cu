@@ -2,17 +2,12 @@
 // The gated delta net of prompts in f32, in chunks (delta_net.h).
 #include "gpu/cuda/delta_net.cuh"
 #include "gpu/cuda/portable.h"
+#include "gpu/cuda/rows.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
 
 constexpr uint32_t kPart = 64, kStride = kPart + 4;  // dims of a factor that lie in shared memory
-
-__device__ __forceinline__ float warp_sum(float value) {
-    for (uint32_t distance = 16; distance > 0; distance /= 2)
-        value += __shfl_xor_sync(~0u, value, distance);
-    return value;
-}
 
 // 64 dims of up to 64 rows, times a factor of the row, to shared memory; zero beyond. Both stand in
 // registers in between, so that the next part can come while this one is used.

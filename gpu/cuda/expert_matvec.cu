@@ -52,11 +52,11 @@ __device__ __forceinline__ void gate_up(const ExpertMatvec& job) {
     if (!from) return;
     const ExpertEntry entry = *from;
     const ExpertPart& part = job.part[is_shared];
-    const Tiles tiles{
-        entry.gate, entry.up, part.row_bytes[0], part.row_bytes[1], part.features, kMatvecTile / 2,
-        0,          job.cols, blockIdx.x,        gridDim.x,         part.groups};
+    const Tiles tiles{entry.gate,      entry.up, part.row_bytes[0], part.row_bytes[1], job.features,
+                      kMatvecTile / 2, 0,        job.cols,          blockIdx.x,        gridDim.x,
+                      job.groups};
     const GateUpFinish finish{reinterpret_cast<__half*>(job.out + route * job.out_bytes),
-                              part.features};
+                              job.features};
     if constexpr (kAny)
         multiply_any(part.type, tiles, job.launch, job.values + size_t{row} * job.cols, 0, 1,
                      finish);
@@ -92,12 +92,12 @@ __device__ __forceinline__ void down(const ExpertMatvec& job) {
     const auto* const weight = reinterpret_cast<const std::byte*>(
         __ldcg(reinterpret_cast<const unsigned long long*>(&from->down)));
     const ExpertPart& part = job.part[is_shared];
-    const Tiles tiles{weight,      weight, part.row_bytes[0], part.row_bytes[0], part.features,
+    const Tiles tiles{weight,      weight, part.row_bytes[0], part.row_bytes[0], job.features,
                       kMatvecTile, 8,      job.cols,          blockIdx.x,        gridDim.x,
-                      part.groups};
+                      job.groups};
     const auto* const x = reinterpret_cast<const __half*>(job.x + route * job.x_bytes);
     const DownFinish finish{reinterpret_cast<__half*>(job.out + route * job.out_bytes),
-                            part.features};
+                            job.features};
     if constexpr (kAny) {
         multiply_any({part.type[0], part.type[0]}, tiles, job.launch, x, 0, 1, finish);
     } else {

@@ -79,33 +79,30 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
     const auto queue_job = [&](Function function, uint32_t per_tile, uint32_t own, bool any,
                                uint32_t beside) {
         const MatvecShape warps = matvec_shape(job.cols, kMatvecThreads / 32);
-        uint32_t groups = 0, most = 0, tile = 0;
-        for (uint32_t i = 0; i < (shared ? 2u : 1u); ++i) {
-            ExpertPart& part = job.part[i];
-            part.groups = divided(part.features, per_tile * warps.tiles);
-            groups += part.groups * (i == 0 ? routes.rows * shape.used : 1);
-            most = std::max(most, part.groups);
-            tile = std::max(tile, chunk_format(part.type[0]).tile());
-        }
+        const uint32_t routed = routes.rows * shape.used;
+        uint32_t tile = chunk_format(job.part[0].type[0]).tile();
+        if (shared) tile = std::max(tile, chunk_format(job.part[1].type[0]).tile());
+        job.groups = divided(job.features, per_tile * warps.tiles);
         const MatvecPlan plan =
-            matvec_plan(warps, job.cols, groups, tile, (any ? kMatvecRowsOwn : kMatvecOwn) + own,
+            matvec_plan(warps, job.cols, job.groups * (shared ? routed + 1 : routed), tile,
+                        (any ? kMatvecRowsOwn : kMatvecOwn) + own,
                         any ? kMatvecWideThreads : kMatvecThreads * kMatvecBlocks);
         job.launch = {warps, 65536 / warps.split + 1, plan.stages, plan.bytes};
-        queue_early(function,
-                    {divided(most, plan.groups), shape.used + (shared ? beside : 0), routes.rows},
-                    {warps.threads(), 1, 1}, plan.bytes + own, job);
+        queue_early(
+            function,
+            {divided(job.groups, plan.groups), shape.used + (shared ? beside : 0), routes.rows},
+            {warps.threads(), 1, 1}, plan.bytes + own, job);
     };
     const auto gate_up_of = [&](const ExpertShape& of) {
         return ExpertPart{{bytes_of(of.gate, of.hidden), bytes_of(of.up, of.hidden)},
-                          of.ffn,
-                          0,
                           {of.gate, of.up}};
     };
     const auto down_of = [&](const ExpertShape& of) {
         const uint32_t bytes = bytes_of(of.down, of.ffn);
-        return ExpertPart{{bytes, bytes}, of.hidden, 0, {of.down, of.down}};
+        return ExpertPart{{bytes, bytes}, {of.down, of.down}};
     };
     job.cols = shape.hidden;
+    job.features = shape.ffn;
     job.part[0] = gate_up_of(shape);
     if (shared) job.part[1] = gate_up_of(shared->shape);
     queue_job(same ? matmuls_.gate_up : matmuls_.gate_up_any, kMatvecTile / 2, 0, !same, 2);
@@ -115,6 +112,7 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
     job.x_bytes = code_bytes(shape.ffn);
     job.out_bytes = expert_out_bytes() * shape.hidden;
     job.cols = shape.ffn;
+    job.features = shape.hidden;
     job.part[0] = down_of(shape);
     if (shared) job.part[1] = down_of(shared->shape);
     if (is_block_type(shape.down))

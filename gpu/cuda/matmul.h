@@ -123,11 +123,10 @@ struct Matvec {
 // The matrices of experts that a launch multiplies: gate and up, or down twice.
 struct ExpertPart {
     uint32_t row_bytes[2];
-    uint32_t features, groups;
     WeightType type[2];
 };
-// Experts of a decode step: grid (blocks, used, rows). With a shared one, which is of one row: gate
-// and up (blocks, used + 2, 1), down (blocks, used + 1, 1).
+// Experts of a decode step: grid (blocks, used, rows). With a shared one, which is of one row and
+// as large as the others: gate and up (blocks, used + 2, 1), down (blocks, used + 1, 1).
 struct ExpertMatvec {
     const ExpertEntry* entries;
     const int32_t* expert;  // [routes]
@@ -135,7 +134,7 @@ struct ExpertMatvec {
     const float* values;    // gate and up of any type: [rows, cols]
     std::byte* out;         // f16 [routes, out_bytes]
     size_t x_bytes, out_bytes;
-    uint32_t cols, used;
+    uint32_t cols, features, groups, used;
     ExpertPart part[2];  // of the routed ones, and of the shared one
     MatvecLaunch launch;
     bool all;  // the list has every expert

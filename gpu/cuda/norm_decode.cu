@@ -17,6 +17,36 @@ struct NormOut {
     std::byte* codes;  // of the row; may be null
 };
 
+constexpr uint32_t kAtOnce = 8;  // experts whose values are under way together
+
+// A quad of x += what experts put out, and what the processor has, which may be null. Without
+// branches: what runs once is brought line by line from memory, and soonest in one run.
+template <bool kWhole, class Output>
+__device__ __forceinline__ void add_outputs(const float* route_weights, uint32_t used,
+                                            uint32_t cols, const Output* out, uint32_t quad,
+                                            const float* from_cpu, float (&v)[4]) {
+#pragma unroll 1
+    for (uint32_t from = 0; from < used; from += kAtOnce) {
+        float more[kAtOnce][4], factor[kAtOnce];
+#pragma unroll
+        for (uint32_t i = 0; i < kAtOnce; ++i) {
+            const uint32_t number = min(from + i, used - 1);
+            load_quad<kWhole>(out + number * cols, quad, cols, more[i]);
+            factor[i] = route_weights[number];
+            if (from + i >= used) factor[i] = 0;
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kAtOnce; ++i)
+#pragma unroll
+            for (uint32_t k = 0; k < 4; ++k)  // of weight 0: nothing was put out
+                v[k] = factor[i] == 0 ? v[k] : fmaf(more[i][k], factor[i], v[k]);
+    }
+    if (from_cpu)
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i)
+            if (kWhole || quad * 4 + i < cols) v[i] += __ldcv(from_cpu + quad * 4 + i);
+}
+
 // A block a row; `used` 0: nothing is added; values and codes null: no norm. Bytes of a row of
 // 2,048 with 8 experts: 57 KB, all from the L2 cache. Time: that of its loads and of a sum over the
 // block; where the processor has a share, until it has answered.
@@ -28,28 +58,10 @@ __device__ __forceinline__ void combine_norm(const float* route_weights, uint32_
     float w[4], v[4] = {}, sum = 0;
     load_weights<kWhole>(to.weight, threadIdx.x, cols, w);
     wait_for_kernels_ahead();
-    const bool more_to_add = wait_for_cpu(share);
+    const float* const from_cpu = wait_for_cpu(share) ? share.sum : nullptr;
     for (uint32_t quad = threadIdx.x; quad * 4 < cols; quad += kThreads) {
         load_quad<kWhole>(row, quad, cols, v);
-        // Eight experts' values are under way together.
-        for (uint32_t first = 0; first < used; first += 8) {
-            float more[8][4], factor[8];
-#pragma unroll
-            for (uint32_t i = 0; i < 8; ++i) {
-                factor[i] = 0;
-                if (first + i >= used) continue;
-                load_quad<kWhole>(out + (first + i) * cols, quad, cols, more[i]);
-                factor[i] = route_weights[first + i];
-            }
-#pragma unroll
-            for (uint32_t i = 0; i < 8; ++i)
-#pragma unroll
-                for (uint32_t k = 0; k < 4; ++k)  // of weight 0: nothing was put out
-                    v[k] = factor[i] == 0 ? v[k] : fmaf(more[i][k], factor[i], v[k]);
-        }
-        if (more_to_add)
-            for (uint32_t i = 0; i < 4 && quad * 4 + i < cols; ++i)
-                v[i] += __ldcv(share.sum + quad * 4 + i);
+        add_outputs<kWhole>(route_weights, used, cols, out, quad, from_cpu, v);
         if (used > 0) store_quad<kWhole>(row, quad, cols, v);
 #pragma unroll
         for (const float value : v) sum = fmaf(value, value, sum);
@@ -87,8 +99,6 @@ __device__ __forceinline__ void combine_norm(const float* route_weights, uint32_
 // sums of all. One multiprocessor alone would spend its time on 57 KB of loads and, warp after
 // warp, on codes.
 
-constexpr uint32_t kAtOnce = 8;  // experts whose values are under way together
-
 __device__ __forceinline__ void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
@@ -103,8 +113,7 @@ __device__ __forceinline__ void store_to(uint32_t rank, float& place, float valu
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
 }
 
-// Rows are whole quads. A thread has one quad at most: what runs once is brought line by line from
-// memory, and soonest if there is little of it and without branches.
+// Rows are whole quads. A thread has one quad at most.
 __device__ __forceinline__ void combine_norm_cluster(const float* route_weights, uint32_t used,
                                                      uint32_t cols, const __half* out, float* row,
                                                      const NormOut& to, const CpuShare& share) {
@@ -117,28 +126,10 @@ __device__ __forceinline__ void combine_norm_cluster(const float* route_weights,
     load_weights<true>(to.weight, is_mine ? quad : 0, cols, w);
     cluster_arrive();  // all of its blocks have begun once all have come here
     wait_for_kernels_ahead();
-    const bool more_to_add = wait_for_cpu(share);
+    const float* const from_cpu = wait_for_cpu(share) ? share.sum : nullptr;
     if (is_mine) {
         load_quad<true>(row, quad, cols, v);
-#pragma unroll 1
-        for (uint32_t from = 0; from < used; from += kAtOnce) {
-            float more[kAtOnce][4], factor[kAtOnce];
-#pragma unroll
-            for (uint32_t i = 0; i < kAtOnce; ++i) {
-                const uint32_t number = min(from + i, used - 1);
-                load_quad<true>(out + number * cols, quad, cols, more[i]);
-                factor[i] = route_weights[number];
-                if (from + i >= used) factor[i] = 0;
-            }
-#pragma unroll
-            for (uint32_t i = 0; i < kAtOnce; ++i)
-#pragma unroll
-                for (uint32_t k = 0; k < 4; ++k)  // of weight 0: nothing was put out
-                    v[k] = factor[i] == 0 ? v[k] : fmaf(more[i][k], factor[i], v[k]);
-        }
-        if (more_to_add)
-#pragma unroll
-            for (uint32_t i = 0; i < 4; ++i) v[i] += __ldcv(share.sum + quad * 4 + i);
+        add_outputs<true>(route_weights, used, cols, out, quad, from_cpu, v);
         if (used > 0) store_quad<true>(row, quad, cols, v);
     }
     const float sum = warp_sum(v[0] * v[0] + v[1] * v[1] + v[2] * v[2] + v[3] * v[3]);

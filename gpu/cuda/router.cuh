@@ -145,12 +145,7 @@ __device__ bool last_block(uint32_t* finished) {
     __shared__ bool last;
     __syncthreads();
     if (threadIdx.x == 0) {
-        uint32_t before;
-        asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
-                     : "=r"(before)
-                     : "l"(finished)
-                     : "memory");
-        last = before + 1 == gridDim.x;
+        last = count_in(finished) + 1 == gridDim.x;
         if (last) *finished = 0;
     }
     __syncthreads();

@@ -94,6 +94,17 @@ __device__ __forceinline__ uint32_t warp_min(uint32_t value) {
     return ~warp_max(~value);
 }
 
+// Counts one more; answers how many there were before. What those had written before they counted
+// is visible then, past the L1 cache.
+__device__ __forceinline__ uint32_t count_in(uint32_t* counter) {
+    uint32_t before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter)
+                 : "memory");
+    return before;
+}
+
 // Over a block of kThreads, in one fixed order; every thread gets it. `sums` is shared memory of
 // kThreads / 32 floats that nothing else uses before the block's next barrier.
 template <uint32_t kThreads>
