@@ -22,6 +22,7 @@ struct File::Impl {
     Result<void> open_split(Mapping opened, uint64_t count);
     Result<Part> add(Mapping file);
     Result<void> index_tensors();
+    Result<void> intact() const;
 };
 
 namespace {
@@ -123,6 +124,12 @@ Result<void> File::Impl::open_split(Mapping opened, uint64_t count) {
     return index_tensors();
 }
 
+Result<void> File::Impl::intact() const {
+    for (const Mapping& file : mapped)
+        if (auto r = file.intact(); !r) return r;
+    return {};
+}
+
 Result<void> File::Impl::index_tensors() {
     for (const Tensor& tensor : tensors) names.add(tensor.name);
     if (const auto twice = names.sort()) {
@@ -142,6 +149,7 @@ Result<std::shared_ptr<const File>> File::open(const std::string& path) {
         if (Result<void> opened = impl->open(path); !opened) {
             return tl::unexpected(opened.error());
         }
+        if (auto r = impl->intact(); !r) return tl::unexpected(r.error());
         return std::shared_ptr<const File>(new File(std::move(impl)));
     } catch (const std::bad_alloc&) {
         return fail(ErrorKind::out_of_memory, "memory ran out while the model's tables were read",
@@ -169,6 +177,10 @@ Result<void> File::still_whole() const {
     for (const Mapping& file : impl_->mapped)
         if (auto whole = file.still_whole(); !whole) return whole;
     return {};
+}
+
+Result<void> File::intact() const {
+    return impl_->intact();
 }
 
 uint64_t File::total_bytes() const {

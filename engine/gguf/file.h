@@ -68,9 +68,10 @@ class File {
     const std::string& path() const;
     // The parts as they are mapped, whole.
     std::vector<std::span<const std::byte>> mappings() const;
-    // Whether all parts still have the bytes that are mapped: what lies behind the end of a file
-    // cannot be read, and trying it ends the process.
+    // Whether all parts still have the bytes that are mapped, which the system is asked for.
     Result<void> still_whole() const;
+    // Whether all that has been read of them so far was there: where it was not, zeros were read.
+    Result<void> intact() const;
     uint32_t version() const;
     uint64_t total_bytes() const;                                          // of all parts
     std::span<const std::pair<std::string_view, Value>> metadata() const;  // in file order

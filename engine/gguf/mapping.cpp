@@ -60,28 +60,36 @@ Result<Mapping> Mapping::open(const std::string& path) {
 
 Mapping::Mapping(std::string path, const std::byte* data, uint64_t size, uint64_t device,
                  uint64_t number)
-    : path_(std::move(path)), device_(device), number_(number), data_(data), size_(size) {}
+    : path_(std::move(path)),
+      device_(device),
+      number_(number),
+      data_(data, Unmap{size}),
+      guard_(data, size) {}
+
+Result<void> Mapping::intact() const {
+    const auto lost = guard_.lost_from();
+    if (!lost) return {};
+    return fail(ErrorKind::io, "the model file could not be read while it was in use",
+                quoted(path_) + ": nothing is left from byte " + std::to_string(*lost) + " of " +
+                    std::to_string(size()) + " on",
+                "If it was cut short, download or copy it again; else check the disk that it is "
+                "on. Then reload the model");
+}
 
 Result<void> Mapping::still_whole() const {
+    if (auto r = intact(); !r) return r;
     struct stat status = {};
     const bool same =
         ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == number_;
-    if (!same || static_cast<uint64_t>(status.st_size) >= size_) return {};
+    if (!same || static_cast<uint64_t>(status.st_size) >= size()) return {};
     return fail(ErrorKind::invalid_file, "the model file was cut short while it was in use",
-                quoted(path_) + " had " + std::to_string(size_) + " bytes and has " +
+                quoted(path_) + " had " + std::to_string(size()) + " bytes and has " +
                     std::to_string(status.st_size),
                 "Download or copy it again, then reload the model");
 }
 
-Mapping::Mapping(Mapping&& other) noexcept
-    : path_(std::move(other.path_)),
-      device_(other.device_),
-      number_(other.number_),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
-
-Mapping::~Mapping() {
-    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+void Mapping::Unmap::operator()(const std::byte* data) const {
+    ::munmap(const_cast<std::byte*>(data), bytes);
 }
 
 }  // namespace granary::gguf

@@ -134,6 +134,7 @@ Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
         if (!step) return tl::unexpected(step.error());
         core.recorded_steps.push_back(*step);
     }
+    if (auto r = file->intact(); !r) return r;
     core.memory->end_load();
     telemetry.counters.context_max.store(core.plan.max_context);
     telemetry.counters.context_used.store(0);

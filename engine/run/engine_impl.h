@@ -75,7 +75,7 @@ struct Engine::Impl {
         if (lost)
             return fail(ErrorKind::device_lost, "the engine has stopped working", lost->message(),
                         kReload);
-        // Found here it costs one request; a read behind the file's end would end the process.
+        // Found here nothing has been read by it.
         if (auto whole = file ? file->still_whole() : Result<void>(); !whole)
             return tl::unexpected(whole.error());
         bool thrown = false;

@@ -64,7 +64,8 @@ Result<void> bring_output(const RunContext& run, uint32_t rows) {
     run.device.copy(gpu::StreamId::compute, results + kDecodeRows * sizeof(int32_t),
                     workspace + run.workspace.logits,
                     size_t{rows} * run.model.facts.vocab * sizeof(float));
-    return run.device.synchronize(gpu::StreamId::compute);
+    if (auto r = run.device.synchronize(gpu::StreamId::compute); !r) return r;
+    return run.model.file->intact();
 }
 
 void RunContext::set_logits(std::span<const float> logits) const {

@@ -336,6 +336,7 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
     if (run.phases) run.phases->collect();
     if (auto r = run.device.synchronize(gpu::StreamId::compute); !r)
         return tl::unexpected(r.error());
+    if (auto r = model.file->intact(); !r) return tl::unexpected(r.error());
     return ChunkDone{at, experts.bytes_streamed()};
 }
 

@@ -398,6 +398,47 @@ TEST_F(Requests, AModelFileThatIsCutShortEndsInAnError) {
     EXPECT_TRUE(say(raw("Once")));
 }
 
+// The same in the midst of a request, where the missing bytes have been read as zeros: nothing is
+// said that was made of them.
+TEST_F(Requests, AModelFileThatIsCutInTheMidstOfARequestEndsItInAnError) {
+    for (const char* budget : {"0", "3MiB"}) {
+        for (const bool answering : {false, true}) {
+            SCOPED_TRACE(std::string("budget ") + budget +
+                         (answering ? ", answering" : ", reading"));
+            path_ = SmallModel().save(folder_, "model.gguf");
+            open({{"max-context", "1024"}, {"prefill", "64"}, {"vram-budget", budget}});
+            const Request request = raw(std::string(300, 'a') + "bcd", 200);
+            const auto whole = say(request);
+            ASSERT_TRUE(whole) << whole.error().message();
+            id_ = *engine_->create_conversation();
+
+            std::string said;
+            bool cut = false;
+            const auto cut_once = [&] {
+                if (!std::exchange(cut, true)) std::filesystem::resize_file(path_, 4096);
+            };
+            Listener listener;
+            if (!answering) listener.on_progress = [&](uint32_t, uint32_t, double) { cut_once(); };
+            listener.on_text = [&](std::string_view piece) {
+                said += piece;
+                if (said.size() > 4) cut_once();
+            };
+            const auto report = engine_->answer(id_, request, listener, {});
+            ASSERT_TRUE(cut);
+            ASSERT_FALSE(report);
+            EXPECT_EQ(report.error().kind, ErrorKind::io);
+            EXPECT_NE(report.error().message().find("could not be read while it was in use"),
+                      std::string::npos)
+                << report.error().message();
+            EXPECT_EQ(said, whole->substr(0, said.size()));
+            EXPECT_EQ(said.empty(), !answering);
+            expect_sums();
+            EXPECT_FALSE(say(raw("Once")));
+            EXPECT_FALSE(bench(8, 8));
+        }
+    }
+}
+
 TEST_F(Requests, RefusesSamplingThatMakesNoSense) {
     const float nan = std::nanf(""), infinity = HUGE_VALF;
     std::vector<Sampling> wrong;
