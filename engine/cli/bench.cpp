@@ -93,8 +93,10 @@ int bench(const BenchOptions& options, std::ostream& out, std::ostream& err) {
     if (engine_options.settings.max_context == 0) {
         // A bench reads as many tokens as it is told, whatever the model was trained for.
         uint64_t tokens = 0;
-        for (const BenchStage& stage : stages_of(options).all)
+        const std::vector<BenchStage> stages = stages_of(options).all;
+        for (const BenchStage& stage : stages)
             tokens += uint64_t{stage.prompt_tokens} + stage.decode_tokens;
+        if (stages.front().prompt_tokens == 0) ++tokens;  // see Engine::bench
         engine_options.settings.max_context =
             static_cast<uint32_t>(std::clamp<uint64_t>(tokens, 512, kLongestContext));
     }

@@ -14,8 +14,8 @@ struct BenchOptions {
     std::string model;
     uint32_t prompt_tokens = 512, decode_tokens = 128, repeat = 1;
     uint32_t depth = 0;  // tokens read before anything is measured
-    std::vector<uint32_t>
-        sweep;  // depths, rising; then prompt_tokens, depth and repeat do not count
+    // Depths, rising; then prompt_tokens, depth and repeat do not count.
+    std::vector<uint32_t> sweep;
     bool json = false;
     std::optional<std::string> device_profile;  // files to write
     std::optional<std::string> trace;           // of the last run; see granary/trace.h

@@ -21,7 +21,6 @@ TraceHeader header_of(const Engine& engine) {
                        "kv " + std::string(gpu::kv_format_name(plan.kv_format)),
                        "vram-budget " + format_bytes(plan.budget_bytes)};
     header.granule_bytes = plan.granule_bytes;
-    header.granules = static_cast<uint32_t>(plan.budget_bytes / plan.granule_bytes);
     header.experts_per_layer = engine.model().experts;
     return header;
 }
@@ -29,7 +28,7 @@ TraceHeader header_of(const Engine& engine) {
 }  // namespace
 
 TraceRecorder::TraceRecorder(Engine& engine)
-    : telemetry_(engine.telemetry()), writer_(header_of(engine)), thread_([this] { record(); }) {}
+    : telemetry_(engine.telemetry()), header_(header_of(engine)), thread_([this] { record(); }) {}
 
 void TraceRecorder::record() {
     auto due = std::chrono::steady_clock::now();
@@ -43,11 +42,16 @@ void TraceRecorder::record() {
         due += kInterval;
         const MapFrame* const frame = telemetry_.map.take();
         if (!frame) continue;
+        if (!writer_) {
+            // The pool's, which a lowered budget leaves larger than itself.
+            header_.granules = static_cast<uint32_t>(frame->words.size());
+            writer_.emplace(header_);
+        }
         const Counters& counters = telemetry_.counters;
         const TraceCounts counts{counters.prompt_done, counters.prompt_total,
                                  counters.tokens_answered, counters.bytes_copied,
                                  counters.driver_allocations_after_load};
-        if (auto r = writer_.add(*frame, counts); !r) failed_ = r.error();
+        if (auto r = writer_->add(*frame, counts); !r) failed_ = r.error();
     }
 }
 
@@ -59,7 +63,8 @@ void TraceRecorder::stop() {
 Result<void> TraceRecorder::write(const std::string& path) {
     stop();
     if (failed_) return tl::unexpected(*failed_);
-    return write_file_atomically(path, writer_.bytes());
+    if (!writer_) return fail(ErrorKind::internal, "nothing was there to record", path);
+    return write_file_atomically(path, writer_->bytes());
 }
 
 }  // namespace granary::cli

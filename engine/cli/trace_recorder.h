@@ -28,7 +28,8 @@ class TraceRecorder {
     void stop();
 
     Telemetry& telemetry_;
-    TraceWriter writer_;
+    TraceHeader header_;
+    std::optional<TraceWriter> writer_;  // from the first frame on
     std::optional<Error> failed_;
     std::atomic<bool> stopping_{false};
     std::thread thread_;

@@ -12,8 +12,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr uint32_t kVersion = 1;
 constexpr uint32_t kMostGranules = 1u << 22;
+// A frame's line is longer than this; of empty ones a small file could hold millions.
+constexpr size_t kLeastLine = 32;
 constexpr int kGzip = 15 + 16;  // window bits, with gzip's header
 
 // A granule without how warm it is.
@@ -36,17 +38,18 @@ std::string packed(const std::string& text) {
     return bytes;
 }
 
+Error wrong(const std::string& what) {
+    return {ErrorKind::invalid_file, "This is no recording that can be shown", what, {}};
+}
 Error wrong(size_t line, const std::string& what) {
-    return {ErrorKind::invalid_file,
-            "This is no recording that can be shown",
-            "line " + std::to_string(line) + ": " + what,
-            {}};
+    return wrong("line " + std::to_string(line) + ": " + what);
 }
 
 Result<std::string> unpacked(std::string_view bytes) {
     constexpr size_t kMost = TraceWriter::kMostBytes + (1 << 20);  // with the header
     z_stream stream{};
-    if (inflateInit2(&stream, kGzip) != Z_OK) return tl::unexpected(wrong(0, "no memory"));
+    if (inflateInit2(&stream, kGzip) != Z_OK)
+        return tl::unexpected(wrong("there is no memory to unpack it"));
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
     stream.avail_in = static_cast<uInt>(bytes.size());
     std::string text;
@@ -59,7 +62,9 @@ Result<std::string> unpacked(std::string_view bytes) {
         text.append(buffer, sizeof buffer - stream.avail_out);
     }
     inflateEnd(&stream);
-    if (status != Z_STREAM_END) return tl::unexpected(wrong(0, "it is not gzipped, or damaged"));
+    if (text.size() > kMost)
+        return tl::unexpected(wrong("it is longer than " + format_bytes(kMost)));
+    if (status != Z_STREAM_END) return tl::unexpected(wrong("it is not gzipped, or damaged"));
     return text;
 }
 
@@ -125,14 +130,17 @@ Result<TraceReader> TraceReader::open(std::string_view bytes) {
         const size_t end = std::min(text->find('\n', at), text->size());
         lines.push_back(text->substr(at, end - at));
         at = end + 1;
+        if (lines.size() > text->size() / kLeastLine + 1)
+            return tl::unexpected(wrong("most of its lines are too short for a frame"));
     }
     if (lines.empty()) return tl::unexpected(wrong(1, "there is none"));
     const json header = json::parse(lines.front(), nullptr, false);
     lines.erase(lines.begin());
     TraceHeader& to = reader.header_;
     try {
-        if (header.at("granary_trace") != kVersion)
-            return tl::unexpected(wrong(1, "it is of another version"));
+        if (const auto version = header.at("granary_trace").get<uint32_t>(); version != kVersion)
+            return tl::unexpected(wrong("it has version " + std::to_string(version) +
+                                        ", this program reads " + std::to_string(kVersion)));
         header.at("model").get_to(to.model);
         header.at("device").get_to(to.device);
         header.at("settings").get_to(to.settings);

@@ -3,6 +3,7 @@
 #include "granary/trace.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <random>
 
@@ -29,6 +30,25 @@ MapFrame frame_at(double seconds, std::mt19937& random) {
 
 TraceHeader header() {
     return {"a model \xff", "a card", {"kv k8v4", "prefill 64"}, 65536, kGranules, 8};
+}
+
+std::string gzipped(const std::string& text) {
+    z_stream stream{};
+    EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY), Z_OK);
+    std::string bytes(deflateBound(&stream, text.size()), '\0');
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    stream.avail_in = static_cast<uInt>(text.size());
+    stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+    stream.avail_out = static_cast<uInt>(bytes.size());
+    EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    bytes.resize(stream.total_out);
+    deflateEnd(&stream);
+    return bytes;
+}
+
+std::string refusal_of(const std::string& text) {
+    const auto reader = TraceReader::open(gzipped(text));
+    return reader ? "none" : reader.error().message();
 }
 
 TEST(Trace, IsReadAsItWasWritten) {
@@ -62,6 +82,16 @@ TEST(Trace, IsReadAsItWasWritten) {
     }
     const auto end = reader->next(got, counts);
     EXPECT_TRUE(end && !*end);
+}
+
+TEST(Trace, FilesOfOtherKindsAreRefusedWithTheReason) {
+    EXPECT_NE(refusal_of("{\"granary_trace\":2}\n").find("version 2, this program reads 1"),
+              std::string::npos);
+    EXPECT_NE(refusal_of("{}\n").find("line 1: "), std::string::npos);
+    // Small files that would unpack to very much.
+    EXPECT_NE(refusal_of(std::string(4 << 20, '\n')).find("too short"), std::string::npos);
+    EXPECT_NE(refusal_of(std::string(TraceWriter::kMostBytes + (2 << 20), ' ')).find("longer than"),
+              std::string::npos);
 }
 
 TEST(Trace, DamagedFilesAreRefusedOrHarmless) {
