@@ -151,7 +151,6 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         memory.return_loan();
         return r;
     }
-    const uint64_t cells_before = conversation.kv ? memory.kv_cells(conversation.kv) : 0;
     Forecast forecast(*core, pace, *schedule, from, total);
     const auto start = Clock::now();
     Result<void> result;
@@ -159,11 +158,13 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
         const auto change_start = Clock::now();
         if (part + 1 != schedule->end() && cell >= (part + 1)->from) {
             ++part;
+            if (report.shrank_from == 0) report.shrank_from = loan->chunk;
             loan = memory.shrink_loan(*loan, part->chunk);
             if (!loan) {
                 result = tl::unexpected(loan.error());
                 break;
             }
+            report.shrank_to = part->chunk;
         }
         const uint32_t end = part + 1 == schedule->end() ? total : (part + 1)->from;
         uint32_t rows = std::min(part->chunk, end - cell);
@@ -214,9 +215,6 @@ Result<void> Engine::Impl::read(Conversation& conversation, std::span<const Toke
     }
     report.read_tokens = conversation.cells - std::min(conversation.cells, from);
     report.read_seconds = seconds_since(start);
-    if (conversation.kv)
-        report.kv_cells_added =
-            static_cast<uint32_t>(memory.kv_cells(conversation.kv) - cells_before);
     memory.return_loan();
     return result;
 }
@@ -232,7 +230,6 @@ Engine::Impl::ChunkFunction Engine::Impl::last_logits(const RunContext& run, siz
 
 Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
                                     const Listener& listener, const StopSignal& stop) {
-    const auto start = Clock::now();
     const auto found = conversations.find(id);
     if (found == conversations.end())
         return fail(ErrorKind::invalid_argument, "no such conversation", std::to_string(id));
@@ -287,9 +284,7 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     for (TokenId token : tokens) sampler.note(token);
     StreamingDetokenizer detokenizer(tokenizer);
     const auto say = [&](const std::string& text) {
-        if (text.empty()) return;
-        if (report.first_token_seconds == 0) report.first_token_seconds = seconds_since(start);
-        if (listener.on_text) listener.on_text(text);
+        if (!text.empty() && listener.on_text) listener.on_text(text);
     };
     Counters& counters = telemetry.counters;
     const uint64_t copied_before = counters.bytes_copied.load(std::memory_order_relaxed);

@@ -20,11 +20,15 @@ void add(Report& whole, const Report& part) {
     whole.read_seconds += part.read_seconds;
     whole.loan_granules = std::max(whole.loan_granules, part.loan_granules);
     whole.loan_experts = std::max(whole.loan_experts, part.loan_experts);
-    whole.kv_cells_added += part.kv_cells_added;
     whole.kv_granules_added += part.kv_granules_added;
     whole.chunks.insert(whole.chunks.end(), part.chunks.begin(), part.chunks.end());
+    if (part.shrank_to) {
+        if (whole.shrank_from == 0) whole.shrank_from = part.shrank_from;
+        whole.shrank_to = part.shrank_to;
+    }
     whole.memory_seconds += part.memory_seconds;
     whole.streamed |= part.streamed;
+    whole.bytes_streamed += part.bytes_streamed;
 }
 
 }  // namespace

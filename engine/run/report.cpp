@@ -29,9 +29,8 @@ std::string Report::memory_line() const {
                        seconds_text(read_seconds) + "; the loan took " +
                        counted(loan_granules, "granule", "granules");
     if (loan_experts) line += " from " + counted(loan_experts, "cold expert", "cold experts");
-    if (chunks.size() > 1 && chunks.back().chunk < chunks.front().chunk)
-        line += ", shrank from " + grouped(chunks.front().chunk) + " to " +
-                grouped(chunks.back().chunk) + " tokens";
+    if (shrank_to)
+        line += ", shrank from " + grouped(shrank_from) + " to " + grouped(shrank_to) + " tokens";
     line += loan_granules == 1 ? " and gave it back" : " and gave them back";
     line += kv_granules_added ? "; K/V +" + grouped(kv_granules_added) : "; K/V as before";
     line += "; new driver memory: ";

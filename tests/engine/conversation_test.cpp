@@ -111,6 +111,9 @@ class Conversations : public ::testing::TestWithParam<Case> {
         options.settings = settings;
         options.arithmetic = c.arithmetic;
         options.checkpoint_bytes = c.checkpoint_bytes;
+        options.log = [this](LogLevel, std::string_view line) {
+            loans_shrunk_ += line.starts_with("loan shrunk");
+        };
         std::string& path = paths_[c.hybrid];
         if (path.empty()) {
             if (c.hybrid) {
@@ -151,8 +154,15 @@ class Conversations : public ::testing::TestWithParam<Case> {
         EXPECT_EQ(engine.driver_allocations_after_load(), 0u);
     }
 
+    // The report says of the loan what the log has said since there were `before` lines of it.
+    void expect_as_logged(const Report& report, unsigned before) {
+        EXPECT_EQ(report.shrank_to > 0, loans_shrunk_ > before);
+        EXPECT_EQ(report.memory_line().find("shrank") != std::string::npos, report.shrank_to > 0);
+    }
+
     TempDir folder_;
     std::map<bool, std::string> paths_;
+    unsigned loans_shrunk_ = 0;
 };
 
 const Turn kFirst{letters(150, 1), 16}, kSecond{letters(70, 2), 20}, kThird{letters(300, 3), 9};
@@ -311,8 +321,19 @@ TEST_P(Conversations, ReadAgainInKind) {
     expect_as_fresh(*engine, talk, {kFirst, second, kThird});
     // An answer goes on after its own tokens were read again.
     settings.max_context = 2048;
+    settings.prefill_stream_min = {AutoCount::Kind::number, 1};
+    // On a card with the least memory, so that experts must stream.
+    for (Settings less = settings; settings.vram_budget; settings = less) {
+        less.vram_budget -= 64 << 10;
+        if (!engine->planner().plan(less)) break;
+    }
     ASSERT_TRUE(engine->apply(settings));
-    talk.go_on({"", 10});
+    const unsigned shrunk = loans_shrunk_;
+    const Report again = talk.go_on({"", 10});
+    EXPECT_GE(again.chunks.size(), 3u);  // a loan for each turn's prompt
+    expect_as_logged(again, shrunk);
+    // The experts of the other model all have room.
+    EXPECT_EQ(again.bytes_streamed > 0, GetParam().hybrid && settings.vram_budget > 0);
     Turn third = kThird;
     third.answer += 10;
     expect_as_fresh(*engine, talk, {kFirst, second, third});

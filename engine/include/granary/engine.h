@@ -77,12 +77,12 @@ struct Report {
     double read_seconds = 0;
     uint32_t answer_tokens = 0;
     double answer_seconds = 0;
-    double first_token_seconds = 0;  // from the call to the first text
     uint32_t loan_granules = 0;
     uint32_t loan_experts = 0;            // slots that the loan took
-    std::vector<ScheduledChunks> chunks;  // as they were read; smaller at last: the loan shrank
-    double memory_seconds = 0;            // spent on growing K/V and shrinking the loan
-    uint32_t kv_cells_added = 0;
+    std::vector<ScheduledChunks> chunks;  // as they were read
+    // Where the loan had to shrink inside a prompt: its chunk before and after; 0: it did not.
+    uint32_t shrank_from = 0, shrank_to = 0;
+    double memory_seconds = 0;  // spent on growing K/V and shrinking the loan
     uint32_t kv_granules_added = 0;
     uint64_t driver_allocations = 0;  // during the request
     bool streamed = false;            // all experts streamed in at least one chunk
@@ -237,8 +237,9 @@ class Engine {
                           const StopSignal& stop);
 
     Result<LogitsResult> logits(const LogitsRequest& request);
-    // One result a stage. No conversation of others changes. Errors: those of a prompt that does
-    // not fit; `cancelled`.
+    // One result a stage. No conversation of others changes. Where the first stage reads nothing,
+    // one token is read before it: answering needs a cell to look at. Errors: those of a prompt
+    // that does not fit; `cancelled`.
     Result<std::vector<BenchResult>> bench(std::span<const BenchStage> stages,
                                            const Listener& listener = {},
                                            const StopSignal* stop = nullptr);
