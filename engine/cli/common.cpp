@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -38,33 +39,49 @@ int exit_code(const Error& error) {
     return kFailed;
 }
 
-int report_error(const Error& error, std::ostream& err) {
-    std::string line;
-    for (const char c : error.message()) {
-        const auto byte = static_cast<unsigned char>(c);
-        std::array<char, 8> escaped{};
-        if (byte < 0x20 || byte == 0x7f) {
-            std::snprintf(escaped.data(), escaped.size(), "\\x%02x", byte);
-            line += escaped.data();
-        } else {
-            line += c;
-        }
+namespace {
+
+// Bytes of the control character that `text`, not empty, begins with; 0: it begins with none.
+size_t control_bytes(std::string_view text) {
+    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+    if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+    const bool second_set = byte(0) == 0xc2 && text.size() > 1 && byte(1) >= 0x80 && byte(1) < 0xa0;
+    return second_set ? 2 : 0;
+}
+
+// `text` with write(control) in the place of each control character.
+template <class Write>
+std::string without_controls(std::string_view text, const Write& write) {
+    std::string result;
+    while (!text.empty()) {
+        const size_t bytes = control_bytes(text);
+        if (bytes > 0)
+            result += write(text.substr(0, bytes));
+        else
+            result += text[0];
+        text.remove_prefix(std::max<size_t>(bytes, 1));
     }
+    return result;
+}
+
+}  // namespace
+
+int report_error(const Error& error, std::ostream& err) {
+    const std::string line = without_controls(error.message(), [](std::string_view control) {
+        std::array<char, 8> escaped{};
+        std::snprintf(escaped.data(), escaped.size(), "\\x%02x",
+                      static_cast<unsigned char>(control.back()));
+        return std::string(escaped.data());
+    });
     err << "granary-cli: " << line << "\n";
     return exit_code(error);
 }
 
 std::string for_terminal(std::string_view text) {
-    std::string shown;
-    for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
-        if (control)
-            shown += "\uFFFD";
-        else
-            shown += c;
-    }
-    return shown;
+    return without_controls(text, [](std::string_view control) {
+        const bool stays = control == "\n" || control == "\t";
+        return stays ? std::string(control) : std::string("\uFFFD");
+    });
 }
 
 Result<std::string> read_file(const std::string& path, uint64_t limit) {

@@ -20,10 +20,12 @@ enum ExitCode : int {
 };
 int exit_code(const Error& error);
 
-// Prints "granary-cli: what: detail. advice", control characters escaped, and gives the exit code.
+// Prints "granary-cli: what: detail. advice" as one line, control characters escaped, and gives the
+// exit code.
 int report_error(const Error& error, std::ostream& err);
 
-// `text` with each control character but line ends and tabs as U+FFFD: for a terminal.
+// UTF-8 text with each control character but line ends and tabs as U+FFFD: for a terminal. Those
+// of two bytes, U+0080 to U+009F, too: terminals obey U+009B as they obey ESC [.
 std::string for_terminal(std::string_view text);
 
 // A whole file, at most `limit` bytes.

@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
         ->check(count)
         ->type_name("N");
     plan->add_option("--device-profile", plan_options.device_profile,
-                     "Plan for the device of this file instead of this machine's processor")
+                     "Plan for the device of this file instead of this machine's")
         ->type_name("FILE");
     plan->add_flag("--json", plan_options.json, "As JSON");
     plan_settings.add_to(*plan);
@@ -191,35 +191,47 @@ int main(int argc, char** argv) {
     cli::SettingsOptions bench_settings;
     CLI::App* bench = app.add_subcommand("bench", "Reading and answering speed");
     bench->add_option("MODEL", bench_options.model, "GGUF file")->required();
-    bench->add_option("-p", bench_options.prompt_tokens, "Tokens to read (512)")->check(count);
-    bench->add_option("-n", bench_options.decode_tokens, "Tokens to answer (128)")->check(count);
-    bench->add_option("--repeat", bench_options.repeat, "Runs; medians are given")->check(count);
-    bench
-        ->add_option("--depth", bench_options.depth,
-                     "Tokens that are read before anything is measured (0)")
-        ->check(count);
-    bench
-        ->add_option("--sweep", bench_options.sweep,
-                     "Depths, rising: a table of reading from one to the next and answering there")
-        ->delimiter(',')
-        ->check(count);
-    bench
-        ->add_option("--device-profile-out", bench_options.device_profile,
-                     "Write what the planner must know of this device, with its rates")
-        ->type_name("FILE");
+    auto* prompt_tokens =
+        bench->add_option("-p", bench_options.prompt_tokens, "Tokens to read (512)")->check(count);
+    auto* answer_tokens =
+        bench->add_option("-n", bench_options.decode_tokens, "Tokens to answer (128)")
+            ->check(count);
+    auto* repeat = bench->add_option("--repeat", bench_options.repeat, "Runs; medians are given")
+                       ->check(count);
+    auto* depth = bench
+                      ->add_option("--depth", bench_options.depth,
+                                   "Tokens that are read before anything is measured (0)")
+                      ->check(count);
+    auto* sweep =
+        bench
+            ->add_option(
+                "--sweep", bench_options.sweep,
+                "Depths, rising: a table of reading from one to the next and answering there")
+            ->delimiter(',')
+            ->check(count);
+    for (auto* other : {prompt_tokens, repeat, depth}) sweep->excludes(other);
+    auto* profile_out =
+        bench
+            ->add_option("--device-profile-out", bench_options.device_profile,
+                         "Write what the planner must know of this device, with its rates")
+            ->type_name("FILE");
     bench
         ->add_option("--trace", bench_options.trace,
                      "Write map frames and counters of the last run, to be shown again")
         ->type_name("FILE");
     std::string suite_name;
     std::vector<uint32_t> suite_rows;
-    bench
-        ->add_option("--suite", suite_name,
-                     "longctx: contexts to 522,000 tokens on consumer budgets, row by row")
-        ->check(CLI::IsMember({"longctx"}));
+    auto* suite =
+        bench
+            ->add_option("--suite", suite_name,
+                         "longctx: contexts to 522,000 tokens on consumer budgets, row by row")
+            ->check(CLI::IsMember({"longctx"}));
+    for (auto* other : {prompt_tokens, answer_tokens, repeat, depth, sweep, profile_out})
+        suite->excludes(other);
     bench->add_option("--rows", suite_rows, "Rows of the suite to run (all; 0: none)")
         ->delimiter(',')
-        ->check(count);
+        ->check(count)
+        ->needs(suite);
     bench->add_flag("--json", bench_options.json, "As JSON");
     bench_settings.add_to(*bench);
     bench->callback([&] {

@@ -90,7 +90,7 @@ struct Row {
     double predicted_reading = 0, predicted_answering = 0;
     uint64_t kv_bytes = 0;
     uint64_t allocations = 0, free_before = 0, free_after = 0;
-    bool shrank() const { return measured && measured->last.reading.chunks.size() > 1; }
+    bool shrank() const { return measured && measured->last.reading.shrank_to > 0; }
 };
 
 std::string format_name(KvFormat format) {
@@ -196,6 +196,15 @@ Table::Row text_of(const Row& row) {
 }  // namespace
 
 int long_context_suite(const SuiteOptions& options, std::ostream& out, std::ostream& err) {
+    const std::vector<Cell> all = cells();
+    const auto runnable =
+        std::count_if(all.begin(), all.end(), [](const Cell& cell) { return cell.run; });
+    for (const uint32_t row : options.rows)
+        if (row > runnable)
+            return report_error(
+                {ErrorKind::invalid_argument, "the suite has no row " + std::to_string(row), "",
+                 "It runs rows 1 to " + std::to_string(runnable) + "; 0 runs none"},
+                err);
     if (options.trace)
         if (auto r = check_writable(*options.trace); !r) return report_error(r.error(), err);
     // Small at first: what the device's planner says decides on the rows.
@@ -207,7 +216,7 @@ int long_context_suite(const SuiteOptions& options, std::ostream& out, std::ostr
     std::optional<Rates> rates;
     std::vector<Row> rows;
     uint32_t number = 0;
-    for (const Cell& cell : cells()) {
+    for (const Cell& cell : all) {
         Row row;
         row.number = ++number;
         row.cell = cell;

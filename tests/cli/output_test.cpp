@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "engine/cli/common.h"
@@ -118,8 +119,9 @@ TEST_F(Output, InterruptedAtAnyMomentNoHalfFileStays) {
         fs::remove(out);
         const pid_t child = fork();
         if (child == 0) {
-            execl(GRANARY_CLI, "granary-cli", "logits", "--device", "host", model.c_str(), "--tokens", tokens.c_str(),
-                  "--threads", "1", "--positions", "0,95", "--out", out.c_str(), nullptr);
+            execl(GRANARY_CLI, "granary-cli", "logits", "--device", "host", model.c_str(),
+                  "--tokens", tokens.c_str(), "--threads", "1", "--positions", "0,95", "--out",
+                  out.c_str(), nullptr);
             _exit(127);
         }
         ASSERT_GT(child, 0);
@@ -140,14 +142,15 @@ TEST_F(Output, InterruptedAtAnyMomentNoHalfFileStays) {
 }
 
 TEST_F(Output, AnAnswerEndsWithItsReader) {
-    const std::string run =
-        "\"$CLI\" run --device host " + quoted(kStarter) + " --threads 1 --raw --prompt 'Once upon a time' -n ";
+    const std::string run = "\"$CLI\" run --device host " + quoted(kStarter) +
+                            " --threads 1 --raw --prompt 'Once upon a time' -n ";
     // Nowhere to write: closed, full. Nothing that is opened later takes the place of a stream.
     for (const char* where : {">&-", ">/dev/full"}) {
         for (const std::string& command :
              {run + "60", "\"$CLI\" tokenize " + quoted(kStarter) + " --text hello",
               "\"$CLI\" inspect " + quoted(kStarter),
-              "\"$CLI\" bench --device host " + quoted(kMicro + ".gguf") + " -p 8 -n 2 --threads 1"}) {
+              "\"$CLI\" bench --device host " + quoted(kMicro + ".gguf") +
+                  " -p 8 -n 2 --threads 1"}) {
             EXPECT_EQ(shell(command + " " + where), kFailed) << command << where;
             EXPECT_NE(err_.find("cannot be written"), std::string::npos) << err_;
         }
@@ -173,6 +176,11 @@ TEST_F(Output, ErrorsAreOneLineAndNoControlCharacter) {
         EXPECT_EQ(err_.find('\x1b'), std::string::npos);
     }
     EXPECT_EQ(for_terminal("a\x1b[2J\tb\r\n\x7f\xc3\xa9"), "a\uFFFD[2J\tb\uFFFD\n\uFFFD\xc3\xa9");
+    // The control characters of two bytes: U+009B is ESC [ in one. U+00A0 is a space.
+    EXPECT_EQ(for_terminal("a\xc2\x9b\x32J\xc2\x85\xc2\xa0\xc2"), "a\uFFFD2J\uFFFD\xc2\xa0\xc2");
+    std::ostringstream line;
+    report_error({ErrorKind::io, "a\xc2\x9b\x32J\n", {}, {}}, line);
+    EXPECT_EQ(line.str(), "granary-cli: a\\x9b2J\\x0a\n");
 }
 
 TEST_F(Output, NoValueIsPassedOverInSilence) {
@@ -186,8 +194,15 @@ TEST_F(Output, NoValueIsPassedOverInSilence) {
     EXPECT_EQ(shell(run + "--file ''"), kBadInput) << err_;
     EXPECT_EQ(shell(run + "-n 4294967295"), kRefused) << err_;
     EXPECT_EQ(shell(run + "-n 0"), kOk) << err_;
+    // Nor an option that another one leaves without effect.
+    for (const char* wrong : {"--suite longctx -p 8", "--suite longctx --repeat 2", "--rows 1",
+                              "--suite longctx --rows 99", "--sweep 8,16 --depth 8"})
+        EXPECT_EQ(shell("\"$CLI\" bench --device host " + quoted(kMicro + ".gguf") + " " + wrong),
+                  kUsage)
+            << wrong << ": " << err_;
     EXPECT_EQ(shell(logits(folder_.file("a.json")) + " --greedy -1"), kUsage) << err_;
-    EXPECT_EQ(shell("\"$CLI\" bench --device host " + quoted(kMicro + ".gguf") + " -p ''"), kUsage) << err_;
+    EXPECT_EQ(shell("\"$CLI\" bench --device host " + quoted(kMicro + ".gguf") + " -p ''"), kUsage)
+        << err_;
 }
 
 }  // namespace
