@@ -39,6 +39,20 @@ Result<int> open_alone(const std::string& part, unsigned mode) {
                         gguf::quoted(part) + (regular ? " is being written by another program"
                                                       : " is not a regular file"));
         }
+        // Another user could read what is written here, and a second name would lose its content.
+        if (opened.st_uid != ::geteuid() || opened.st_nlink > 1) {
+            ::close(file);
+            return fail(ErrorKind::io, "the file cannot be written",
+                        gguf::quoted(part) + " is somebody else's file", "Delete it or rename it");
+        }
+        // What was left there may be open to more readers than its new content.
+        const bool closed_enough =
+            (opened.st_mode & 0777 & ~mode) == 0 || ::fchmod(file, opened.st_mode & mode) == 0;
+        if (!closed_enough) {
+            const int refused = errno;
+            ::close(file);
+            return io_error("the file cannot be written", part, refused);
+        }
         // Another may have finished it between the two calls: then it is somebody's file.
         if (::lstat(part.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
             named.st_dev == opened.st_dev && ::ftruncate(file, 0) == 0)

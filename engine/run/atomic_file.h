@@ -17,7 +17,7 @@ class AtomicFile {
     // Begins a file of `bytes` bytes beside `path`, whose links are followed, with `mode` less the
     // process's umask: by default only its owner may read it. Errors: `refused` where the disk has
     // no room for it; `io` with the system's reason, also where another program is writing the same
-    // file now.
+    // file now or somebody else's file is in the way.
     static Result<AtomicFile> create(const std::string& path, uint64_t bytes, unsigned mode = 0600);
     AtomicFile(AtomicFile&& other) noexcept;
     AtomicFile(const AtomicFile&) = delete;

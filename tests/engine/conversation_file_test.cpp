@@ -424,14 +424,24 @@ TEST(AtomicFile, ManyWritersAndLeftovers) {
         EXPECT_FALSE(std::filesystem::exists(path));
     }
     EXPECT_FALSE(std::filesystem::exists(path + ".part"));
-    // What a killed program left is used again, and not a byte of it stays.
+    // What a killed program left is used again, and not a byte of it stays, nor who could read it.
     write_file(path + ".part", std::string(1000, 'x'));
+    std::filesystem::permissions(path + ".part", std::filesystem::perms(0666));
     auto file = AtomicFile::create(path, 10);
     ASSERT_TRUE(file) << file.error().message();
     ASSERT_TRUE(file->write(bytes("second")));
     ASSERT_TRUE(file->commit());
     EXPECT_EQ(read_bytes(path), "second");
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
     EXPECT_FALSE(std::filesystem::exists(path + ".part"));
+    // A second name of another file is not written to.
+    write_file(folder.file("kept"), "kept");
+    std::filesystem::create_hard_link(folder.file("kept"), path + ".part");
+    auto taken = AtomicFile::create(path, 10);
+    ASSERT_FALSE(taken);
+    EXPECT_EQ(taken.error().kind, ErrorKind::io);
+    EXPECT_EQ(read_bytes(folder.file("kept")), "kept");
+    std::filesystem::remove(path + ".part");
     // A link stays one, and what it names is replaced.
     std::filesystem::create_symlink(path, folder.file("link"));
     auto linked = AtomicFile::create(folder.file("link"), 10);
