@@ -57,11 +57,13 @@ struct AtDepth {
 
 class Calibration {
   public:
-    Calibration(const Core& core, const RunContext& run, KvId kv, uint32_t& heat_tick)
+    // `nice`: of threads that must be started.
+    Calibration(const Core& core, const RunContext& run, KvId kv, uint32_t& heat_tick, int nice)
         : core_(core),
           run_(run),
           kv_(kv),
           heat_tick_(heat_tick),
+          nice_(nice),
           memory_(*core.memory),
           device_(*core.device),
           model_(core.model),
@@ -77,7 +79,7 @@ class Calibration {
         const uint32_t chunk = loan_.chunk;
         if (auto r = measure_memory(rates); !r) return tl::unexpected(r.error());
         if (core_.cpu) {
-            if (auto r = core_.cpu->begin(core_.plan.settings.threads, 0); !r)
+            if (auto r = core_.cpu->begin(core_.plan.settings.threads, nice_); !r)
                 return tl::unexpected(r.error());
             rates.cpu = static_cast<double>(model_.facts.row_bytes) / model_.facts.layers /
                         core_.cpu->measure(run_.arithmetic).each;
@@ -359,6 +361,7 @@ class Calibration {
     RunContext run_;
     const KvId kv_;
     uint32_t& heat_tick_;
+    const int nice_;
     MemoryManager& memory_;
     gpu::Device& device_;
     const Model& model_;
@@ -383,7 +386,7 @@ Result<Rates> Engine::Impl::measure_rates() {
         return tl::unexpected(kv.error());
     }
     const RunContext run = context();
-    auto rates = Calibration(*core, run, *kv, heat_tick).run();
+    auto rates = Calibration(*core, run, *kv, heat_tick, options.nice).run();
     memory.return_loan();
     leave(conversation);
     memory.drop_kv(*kv);

@@ -53,7 +53,14 @@ Result<std::unique_ptr<gpu::Device>> open_device(const std::string& name, const 
     return gpu::make_host_device(options);
 }
 
-// What the planner must know of a device and of its kernels' buffers.
+Result<void> check_kernels(gpu::Device& device, const ModelFacts& model) {
+    const std::string beyond =
+        device.kernels().beyond(model.attention, {model.experts, model.experts_used});
+    if (beyond.empty()) return {};
+    return fail(ErrorKind::unsupported, "this device cannot run the model",
+                device.info().name + ": " + beyond, "Set device to host");
+}
+
 DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmetic arithmetic) {
     DeviceFacts facts;
     facts.host = device.info().id == "host";

@@ -25,6 +25,10 @@ DeviceChoice choose_device(const std::string& wanted, const std::vector<gpu::Fou
 Result<std::unique_ptr<gpu::Device>> open_device(const std::string& name, const Settings& settings,
                                                  size_t granule_bytes, int nice);
 
+// Errors: `unsupported` where the device's kernels have no room for the model.
+Result<void> check_kernels(gpu::Device& device, const ModelFacts& model);
+
+// What the planner must know of a device and of its kernels' buffers.
 DeviceFacts facts_of(gpu::Device& device, const ModelFacts& model, gpu::Arithmetic arithmetic);
 
 }  // namespace granary

@@ -56,11 +56,7 @@ Result<std::unique_ptr<Core>> Engine::Impl::prepare_on(const std::string& device
         core->device = std::move(*device);
         if (options.wrap_device) core->device = options.wrap_device(std::move(core->device));
         const ModelFacts& facts = core->model.facts;
-        const std::string beyond =
-            core->device->kernels().beyond(facts.attention, {facts.experts, facts.experts_used});
-        if (!beyond.empty())
-            return fail(ErrorKind::unsupported, "this device cannot run the model",
-                        core->device->info().name + ": " + beyond, "Set device to host");
+        if (auto r = check_kernels(*core->device, facts); !r) return tl::unexpected(r.error());
         core->facts = facts_of(*core->device, facts, options.arithmetic);
         core->facts.free_bytes += freed;
         // The cores that a process may use can change: the plan is for the threads that there are.
@@ -295,8 +291,10 @@ Result<Planner> make_planner(const std::string& path, const Settings& settings,
         for (size_t i = 0;; ++i) {
             const bool last = i + 1 == choice.candidates.size();
             auto device = open_device(choice.candidates[i].id, without_card, 0, 0);
-            if (!device && last) return tl::unexpected(device.error());
-            if (!device) continue;
+            const Result<void> runs =
+                device ? check_kernels(**device, model->facts) : tl::unexpected(device.error());
+            if (!runs && last) return tl::unexpected(runs.error());
+            if (!runs) continue;
             Planner planner(model->facts, facts_of(**device, model->facts, gpu::Arithmetic::fast));
             if (last || planner.plan(settings)) return planner;
         }
