@@ -59,27 +59,11 @@ size_t widened_bytes(const AttentionShape& shape) {
 }  // namespace
 
 Result<void> CudaKernels::load_attention() {
-    const SharedContext& context = device_.context();
-    const Driver& driver = context.driver();
-    const auto attribute = [&](int number) {
-        int value = 0;
-        const Status status = driver.device_attribute(&value, number, context.device());
-        return status == 0 ? value : 0;
-    };
-    constexpr int kProcessors = 16;
     AttentionKernels& at = attention_;
-    at.processors = static_cast<uint32_t>(std::max(1, attribute(kProcessors)));
+    at.processors = static_cast<uint32_t>(std::max(1, device_.facts().processors));
     const bool before_80 = device_.facts().capability < 80;
     at.fast_decode = !before_80;
 
-    const auto allow = [&](Function function, size_t bytes) -> Result<void> {
-        if (!function) return {};
-        if (const Status status = driver.allow_shared_memory(function, bytes); status != 0)
-            return tl::unexpected(driver.error(status, "cuFuncSetAttribute",
-                                               "A kernel cannot have its shared memory",
-                                               format_bytes(bytes)));
-        return {};
-    };
     if (auto r = find("attention_decode", {{"attention_decode_plain", &at.decode_plain},
                                            {"attention_decode_combine", &at.combine}});
         !r)
@@ -87,7 +71,7 @@ Result<void> CudaKernels::load_attention() {
     if (auto r = find("attention_fold", {{"attention_fold", &at.fold}}); !r) return r;
     if (auto r = find("attention_prompt_plain", {{"attention_prompt_plain", &at.prompt_plain}}); !r)
         return r;
-    if (auto r = allow(at.prompt_plain, plain_shared_bytes(kPlainMaxDim)); !r) return r;
+    if (auto r = allow_shared(at.prompt_plain, plain_shared_bytes(kPlainMaxDim)); !r) return r;
     if (auto r = find("attention_widen",
                       {{"attention_widen", &at.widen}, {"attention_finish", &at.finish}});
         !r)
@@ -101,8 +85,8 @@ Result<void> CudaKernels::load_attention() {
                 Function& function = at.decode[format][head][tiles - 1];
                 if (auto r = find("attention_decode_" + dim, {{name.c_str(), &function}}); !r)
                     return r;
-                if (auto r = allow(function,
-                                   decode_shared_bytes(kHeadSizes[head], tiles, is_scaled(format)));
+                if (auto r = allow_shared(
+                        function, decode_shared_bytes(kHeadSizes[head], tiles, is_scaled(format)));
                     !r)
                     return r;
             }
@@ -116,8 +100,9 @@ Result<void> CudaKernels::load_attention() {
                     find_wgmma("attention_prompt_wgmma", {{wgmma.c_str(), &at.prompt_wgmma[head]}});
                 !r)
                 return r;
-        if (auto r = allow(at.prompt[head], launch_of(head, false).shared); !r) return r;
-        if (auto r = allow(at.prompt_wgmma[head], launch_of(head, true).shared); !r) return r;
+        if (auto r = allow_shared(at.prompt[head], launch_of(head, false).shared); !r) return r;
+        if (auto r = allow_shared(at.prompt_wgmma[head], launch_of(head, true).shared); !r)
+            return r;
     }
     return {};
 }

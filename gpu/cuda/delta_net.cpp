@@ -50,26 +50,16 @@ Result<void> CudaKernels::load_delta_net() {
         return r;
     if (auto r = find("delta_net_chunk", {{"delta_net_chunk_mma", &delta_net_.chunk_mma}}); !r)
         return r;
-    const Driver& driver = device_.context().driver();
-    const auto allow = [&](Function function, size_t bytes) -> Result<void> {
-        if (const Status status = driver.allow_shared_memory(function, bytes); status != 0)
-            return tl::unexpected(driver.error(status, "cuFuncSetAttribute",
-                                               "A kernel cannot have its shared memory",
-                                               format_bytes(bytes)));
-        return {};
-    };
-    // Beside what it declares itself; heads have 256 dims at most.
-    if (auto r = allow(delta_net_.chunk, 256 * kDeltaColumns * sizeof(float)); !r) return r;
+    // Heads have 256 dims at most.
+    if (auto r = allow_shared(delta_net_.chunk, 256 * kDeltaColumns * sizeof(float)); !r) return r;
     if (device_.facts().capability < 80) return {};
-    int most = 0;
-    if (driver.device_attribute(&most, kSharedPerBlock, device_.context().device()) != 0) most = 0;
-    const auto shared = static_cast<uint32_t>(std::max(most, 0));
+    const uint32_t shared = attribute(kSharedPerBlock);
     if (shared < std::max(kDeltaMmaPrepareShared, delta_mma_shared(1))) return {};
     for (const Function function : {delta_net_.prepare_mma, delta_net_.convolve_mma})
-        if (auto r = allow(function, kDeltaMmaPrepareShared); !r) return r;
+        if (auto r = allow_shared(function, kDeltaMmaPrepareShared); !r) return r;
     uint32_t stages = kDeltaMmaMostStages;
     while (shared < delta_mma_shared(stages)) --stages;
-    if (auto r = allow(delta_net_.chunk_mma, delta_mma_shared(stages)); !r) return r;
+    if (auto r = allow_shared(delta_net_.chunk_mma, delta_mma_shared(stages)); !r) return r;
     delta_net_.stages = stages;
     return {};
 }

@@ -76,6 +76,22 @@ Result<void> CudaKernels::find_optional(std::string_view file,
     return {};
 }
 
+Result<void> CudaKernels::allow_shared(Function function, size_t bytes) const {
+    const Driver& driver = device_.context().driver();
+    const Status status = function ? driver.allow_shared_memory(function, bytes) : 0;
+    if (status == 0) return {};
+    return tl::unexpected(driver.error(status, "cuFuncSetAttribute",
+                                       "A kernel needs more shared memory than there is",
+                                       format_bytes(bytes)));
+}
+
+uint32_t CudaKernels::attribute(int number) const {
+    const SharedContext& context = device_.context();
+    int value = 0;
+    const Status status = context.driver().device_attribute(&value, number, context.device());
+    return status == 0 ? static_cast<uint32_t>(std::max(value, 0)) : 0;
+}
+
 std::byte* CudaKernels::Scratch::require(size_t wanted) const {
     if (wanted > bytes) {
         std::fprintf(stderr, "the kernels need %zu bytes of scratch, were handed %zu\n", wanted,

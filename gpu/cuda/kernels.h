@@ -179,6 +179,12 @@ class CudaKernels : public Kernels {
     // Of those that only compute capability 9.0 can have.
     Result<void> find_wgmma(std::string_view file, std::initializer_list<Wanted> wanted);
 
+    // Lets a kernel have so many bytes of shared memory beside what it declares itself; null: there
+    // is no such kernel. Errors: the driver's.
+    Result<void> allow_shared(Function function, size_t bytes) const;
+    // Of the device; 0 where the driver does not say.
+    uint32_t attribute(int number) const;
+
     // Queues a launch; an error is the next synchronize's. The arguments' types must be the
     // kernel's own.
     template <class... Args>

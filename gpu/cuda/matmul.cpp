@@ -87,19 +87,6 @@ Result<void> CudaKernels::load_matmuls() {
                                         {"expert_matvec_down_any", &to.down_any}});
         !r)
         return r;
-    const Driver& driver = device_.context().driver();
-    const auto allow = [&](Function function, size_t bytes) -> Result<void> {
-        const Status status = function ? driver.allow_shared_memory(function, bytes) : 0;
-        if (status == 0) return {};
-        return tl::unexpected(driver.error(status, "cuFuncSetAttribute",
-                                           "A kernel needs more shared memory than there is",
-                                           format_bytes(bytes)));
-    };
-    const auto attribute = [&](int number) {
-        int value = 0;
-        const Status status = driver.device_attribute(&value, number, device_.context().device());
-        return status == 0 ? static_cast<uint32_t>(value) : 0;
-    };
     to.shared_per_processor = attribute(kSharedPerProcessor);
     const uint32_t shared_per_block = before_80 ? 64u << 10 : attribute(kSharedPerBlock);
     to.shared_per_block =
@@ -108,11 +95,11 @@ Result<void> CudaKernels::load_matmuls() {
     for (const FastType& type : kFastTypes) tile = std::max(tile, chunk_format(type.type).tile());
     to.split = kMatvecSplit * tile <= to.shared_per_block ? kMatvecSplit : kMatvecThreads / 32;
     for (const Function function : {to.matvec, to.matvec_wide, to.matvec_rows, to.gate_up, to.down})
-        if (auto r = allow(function, to.shared_per_block); !r) return r;
-    if (auto r = allow(to.dense_wgmma, kDenseShared); !r) return r;
+        if (auto r = allow_shared(function, to.shared_per_block); !r) return r;
+    if (auto r = allow_shared(to.dense_wgmma, kDenseShared); !r) return r;
     for (uint32_t i = 0; i < kWgmmaTypes; ++i)
         for (const Function function : {to.wgmma[i].gate_up, to.wgmma[i].down})
-            if (auto r = allow(function, kWgmma[i].shared); !r) return r;
+            if (auto r = allow_shared(function, kWgmma[i].shared); !r) return r;
     for (uint32_t i = 0; i < kPromptTypes; ++i) {
         const std::string name(kFastTypes[i].name);
         if (auto r = find("matmul_prompt",
@@ -122,7 +109,7 @@ Result<void> CudaKernels::load_matmuls() {
             return r;
         to.prompt_shared[i] = prompt_format(kFastTypes[i].type).shared(before_80);
         for (const Function function : {to.prompt[i], to.prompt_gate_up[i]})
-            if (auto r = allow(function, to.prompt_shared[i]); !r) return r;
+            if (auto r = allow_shared(function, to.prompt_shared[i]); !r) return r;
     }
     if (products_ == CudaProducts::f16 ||
         (products_ == CudaProducts::fastest && !halves_f32_sums(capability)))
@@ -144,7 +131,7 @@ Result<void> CudaKernels::load_matmuls() {
                 return r;
         kernels.shared = int8_format(kInt8ProductTypes[i].type).shared(before_80);
         for (const Function function : {kernels.dense, kernels.gate_up, kernels.down})
-            if (auto r = allow(function, kernels.shared); !r) return r;
+            if (auto r = allow_shared(function, kernels.shared); !r) return r;
     }
     return {};
 }

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "gpu/host/machine.h"
+
 namespace granary::gpu::host {
 namespace {
 
@@ -31,12 +33,6 @@ void pause_cpu() {
 #elif defined(__aarch64__)
     asm volatile("yield");
 #endif
-}
-
-unsigned cores_of_this_process() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return std::thread::hardware_concurrency();
-    return static_cast<unsigned>(CPU_COUNT(&set));
 }
 
 // A value that threads wait on. Sequential consistency pairs "change the value, then look for
@@ -103,7 +99,7 @@ struct ThreadPool::Impl {
 };
 
 ThreadPool::ThreadPool(unsigned threads, int nice) : threads_(1), impl_(std::make_unique<Impl>()) {
-    impl_->crowded = threads > cores_of_this_process();
+    impl_->crowded = threads > usable_cores();
     try {
         while (threads_ < threads) {
             impl_->workers.emplace_back(
