@@ -72,9 +72,7 @@ struct Engine::Impl {
     // later ones end with device_lost and the cause.
     template <class F>
     auto call(F&& f) -> decltype(f()) {
-        if (lost)
-            return fail(ErrorKind::device_lost, "the engine has stopped working", lost->message(),
-                        kReload);
+        if (lost) return tl::unexpected(stopped());
         // Found here nothing has been read by it.
         if (auto whole = file ? file->still_whole() : Result<void>(); !whole)
             return tl::unexpected(whole.error());
@@ -85,16 +83,20 @@ struct Engine::Impl {
         if (!result && (thrown || result.error().kind == ErrorKind::device_lost))
             lost = result.error();
         if (!lost) return result;
+        // A driver that knows what helps has said so: after some losses a reload does not.
+        if (thrown || lost->advice.empty()) lost->advice = "Reload the model";
         lost->kind = ErrorKind::device_lost;
-        lost->advice.clear();
-        log(LogLevel::error, "the engine has stopped working: " + lost->message());
-        if (!result) {
-            result.error() = *lost;
-            result.error().advice = kReload;
-        }
+        log(LogLevel::error, stopped().what + ": " + stopped().detail);
+        if (!result) result.error() = *lost;
         return result;
     }
-    static constexpr const char* kReload = "Reload the model";
+    // What every call says once the engine is lost.
+    Error stopped() const {
+        Error cause = *lost;
+        cause.advice.clear();
+        return {ErrorKind::device_lost, "the engine has stopped working", cause.message(),
+                lost->advice};
+    }
 
     // What Engine's functions of these names do.
     Result<void> open(const std::string& path, const EngineOptions& given);

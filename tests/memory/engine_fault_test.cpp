@@ -209,6 +209,19 @@ TEST_P(EngineFaults, ALostDeviceEndsAllRequestsWithTheCause) {
     }
 }
 
+// Some drivers give a process no device again that it has lost.
+TEST_P(EngineFaults, ALostDeviceAdvisesWhatItsDriverDoes) {
+    Faulty faulty(path_, settings_of(high_));
+    faulty.device->advise("Restart the program");
+    faulty.device->arm(calls_ / 2, 1, ErrorKind::device_lost);
+    (void)live(faulty, low_, high_);
+    const auto last = faulty.ask(1, question_);
+    ASSERT_FALSE(last.report);
+    EXPECT_EQ(last.report.error().kind, ErrorKind::device_lost);
+    EXPECT_EQ(last.report.error().advice, "Restart the program");
+    EXPECT_EQ(last.report.error().detail.find("Restart"), std::string::npos);
+}
+
 TEST_P(EngineFaults, ALayoutThatCannotBeLaidLeavesTheOldOne) {
     uint64_t calls = 0;
     for (const ErrorKind kind : {ErrorKind::device, ErrorKind::device_lost})

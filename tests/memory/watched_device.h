@@ -31,6 +31,8 @@ class WatchedDevice final : public gpu::Device {
         count_ = 0;
         catch_up();
     }
+    // What calls that fail advise.
+    void advise(std::string advice) { advice_ = std::move(advice); }
     // Copies and fills are done all the same, for engines: their kernels run whatever failed before
     // them, and would read an address that never came.
     void lose_no_copies() { loses_copies_ = false; }
@@ -181,7 +183,7 @@ class WatchedDevice final : public gpu::Device {
             return {};
         }
         failed_.emplace_back(name);
-        return fail(kind_, "a device call failed on purpose", name);
+        return fail(kind_, "a device call failed on purpose", name, advice_);
     }
     Result<void> seen(Result<void> result) {
         if (!result) refused_.push_back(result.error().message());
@@ -195,6 +197,7 @@ class WatchedDevice final : public gpu::Device {
     uint64_t unlocked_copies_ = 0;
     std::map<gpu::RangeId, Table> tables_;
     uint64_t calls_ = 0, first_ = 0, count_ = 0, failed_asks_ = 0;
+    std::string advice_;
     ErrorKind kind_ = ErrorKind::device;
     size_t given_back_before_failing_ = 0;
     bool loses_copies_ = true;
