@@ -169,7 +169,7 @@ ordered_json json_of(const StageReport& report) {
     return json;
 }
 
-TokenTimes token_times(std::vector<TokenTime> tokens, double link) {
+TokenTimes token_times(std::vector<TokenTime> tokens, double gather) {
     TokenTimes times;
     if (tokens.empty()) return times;
     std::sort(tokens.begin(), tokens.end(),
@@ -181,7 +181,7 @@ TokenTimes token_times(std::vector<TokenTime> tokens, double link) {
     times.p99 = tokens[(tokens.size() * 99 + 99) / 100 - 1].seconds;  // 99 % take no longer
     times.worst = tokens.back();
     times.most = times.worst.seconds;
-    const double copies = static_cast<double>(times.worst.bytes_copied) / link;
+    const double copies = static_cast<double>(times.worst.bytes_copied) / gather;
     if (times.worst.kv_granules)
         times.cause = "K/V grew by " + std::to_string(times.worst.kv_granules) +
                       (times.worst.kv_granules == 1 ? " granule" : " granules");

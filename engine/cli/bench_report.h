@@ -18,8 +18,8 @@ struct TokenTimes {
     TokenTime worst;
     std::string cause;
 };
-// `link`: bytes a second at which missed experts come.
-TokenTimes token_times(std::vector<TokenTime> tokens, double link);
+// `gather`: bytes a second at which missed experts come.
+TokenTimes token_times(std::vector<TokenTime> tokens, double gather);
 
 // Of several runs, tokens a second.
 struct Speed {
