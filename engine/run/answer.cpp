@@ -95,18 +95,20 @@ bool Engine::Impl::give_up_idle(const Conversation* running_one) {
     return true;
 }
 
+void Engine::Impl::trim(Conversation& conversation, uint32_t total) {
+    MemoryManager& memory = *core->memory;
+    if (!conversation.kv) return;
+    const uint64_t used = steps_of(total) * gpu::kStepCells;
+    if (memory.kv_cells(conversation.kv) <= used + std::max<uint64_t>(used / 8, kSlackCells))
+        return;
+    memory.trim_kv(conversation.kv, used);
+    cut(conversation, used);
+}
+
 Result<std::vector<ScheduledChunks>> Engine::Impl::admit(Conversation& conversation, uint32_t from,
                                                          uint32_t total) {
     MemoryManager& memory = *core->memory;
     const Planner planner(core->model.facts, core->facts);
-    // Cells behind what is kept, where they are many: the prompt may need their granules.
-    if (conversation.kv) {
-        const uint64_t used = steps_of(std::max(from, total)) * gpu::kStepCells;
-        if (memory.kv_cells(conversation.kv) > used + std::max<uint64_t>(used / 8, kSlackCells)) {
-            memory.trim_kv(conversation.kv, used);
-            cut(conversation, used);
-        }
-    }
     Standing standing = memory.standing(conversation.kv);
     auto schedule = planner.schedule(core->plan, standing, from, total);
     if (schedule) return schedule;

@@ -217,6 +217,7 @@ Result<void> Engine::Impl::catch_up(Conversation& conversation, std::span<const 
                                     Report& report) {
     const RunContext run = context();
     const auto total = static_cast<uint32_t>(tokens.size());
+    trim(conversation, total);  // once for all parts
     const std::vector<Span> plan = conversation.history.plan(tokens);
     auto span = std::upper_bound(plan.begin(), plan.end(), from,
                                  [](uint32_t cell, const Span& s) { return cell < s.end; });

@@ -116,6 +116,9 @@ struct Engine::Impl {
     Result<Rates> measure_rates();
     Rates rates() const;
 
+    // Gives back cells behind the `total` that a prompt of `conversation` will fill, where they are
+    // many: it may need their granules.
+    void trim(Conversation& conversation, uint32_t total);
     // How [from, total) of a prompt of `conversation` will be read. Where K/V of all live
     // conversations leaves no room, idle ones give theirs up, least recently used first; where
     // that would not help either, it is refused and nothing is changed.

@@ -103,7 +103,7 @@ class Conversations : public ::testing::TestWithParam<Case> {
   protected:
     std::unique_ptr<Engine> open(const Case& c) {
         Settings settings = host_settings();
-        settings.max_context = 2048;
+        settings.max_context = max_context_;
         settings.threads = 1;
         EXPECT_TRUE(settings.set("vram-budget", c.budget));
         EXPECT_TRUE(settings.set("prefill", c.chunk));
@@ -113,6 +113,7 @@ class Conversations : public ::testing::TestWithParam<Case> {
         options.checkpoint_bytes = c.checkpoint_bytes;
         options.log = [this](LogLevel, std::string_view line) {
             loans_shrunk_ += line.starts_with("loan shrunk");
+            trimmed_ += line.starts_with("K/V trimmed");
         };
         std::string& path = paths_[c.hybrid];
         if (path.empty()) {
@@ -162,7 +163,8 @@ class Conversations : public ::testing::TestWithParam<Case> {
 
     TempDir folder_;
     std::map<bool, std::string> paths_;
-    unsigned loans_shrunk_ = 0;
+    uint32_t max_context_ = 2048;
+    unsigned loans_shrunk_ = 0, trimmed_ = 0;
 };
 
 const Turn kFirst{letters(150, 1), 16}, kSecond{letters(70, 2), 20}, kThird{letters(300, 3), 9};
@@ -339,6 +341,25 @@ TEST_P(Conversations, ReadAgainInKind) {
     expect_as_fresh(*engine, talk, {kFirst, second, third});
 }
 
+class LongConversations : public Conversations {};
+
+// K/V that the whole needs is not given back for a short part in front.
+TEST_P(LongConversations, ReadAgainInKindTrimsOnce) {
+    max_context_ = 16384;
+    auto engine = open();
+    Talk talk(*engine);
+    talk.say(kFirst);
+    talk.say({letters(9000, 5), 4});
+    const Report again = talk.instead({letters(8999, 5) + "A", 4});  // the state is behind the edit
+    EXPECT_EQ(again.kept_tokens, 0u);
+    EXPECT_GE(again.chunks.size(), 2u);
+    EXPECT_EQ(again.kv_granules_added, 0u);
+    EXPECT_EQ(trimmed_, 0u);
+    talk.text.resize(300);
+    talk.go_on({"", 4});
+    EXPECT_EQ(trimmed_, 1u);
+}
+
 // Who does not ask for the same numbers reads all of it as one prompt.
 TEST_P(Conversations, ReadAgainInOneGoWhereNumbersMayDiffer) {
     auto engine = open();
@@ -404,6 +425,10 @@ INSTANTIATE_TEST_SUITE_P(All, Conversations,
                                            // 16.5 KiB a state: four of them, and one.
                                            Case{"HybridFourStates", true, "0", "128", 70'000},
                                            Case{"HybridOneState", true, "0", "64", 1}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(All, LongConversations,
+                         ::testing::Values(Case{"HybridOneState", true, "0", "512", 1}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
