@@ -12,6 +12,7 @@ namespace granary::gui {
 
 namespace {
 constexpr int kLeastLines = 2, kMostLines = 8;
+constexpr int kInputMargin = 2;
 constexpr qsizetype kLongPaste = 6000;  // characters
 }  // namespace
 
@@ -22,8 +23,8 @@ InputEdit::InputEdit(QWidget* parent) : QPlainTextEdit(parent) {
     setTabChangesFocus(true);
     setVerticalScrollBarPolicy(Qt::ScrollBarAsNeeded);
     viewport()->setAutoFillBackground(false);
-    document()->setDocumentMargin(2);
-    setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+    document()->setDocumentMargin(0);
+    setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Preferred);
     connect(document(), &QTextDocument::contentsChanged, this, &InputEdit::fit);
     fit();
 }
@@ -34,9 +35,27 @@ void InputEdit::fit() {
          block = block.next()) {
         lines += qMax(1, block.layout()->lineCount());
     }
-    lines = qBound(kLeastLines, lines, kMostLines);
-    const int height = lines * fontMetrics().lineSpacing() + 6;
-    if (height != minimumHeight()) setFixedHeight(height);
+    const int wanted = qBound(kLeastLines, lines, kMostLines);
+    if (wanted == m_lines && minimumHeight() > 0) return;
+    m_lines = wanted;
+    // In a low window it gives way, down to its fewest lines.
+    setMinimumHeight(heightOf(kLeastLines));
+    setMaximumHeight(heightOf(m_lines));
+    updateGeometry();
+}
+
+int InputEdit::heightOf(int lines) const {
+    return lines * fontMetrics().lineSpacing() + 2 * kInputMargin;
+}
+
+QSize InputEdit::sizeHint() const {
+    return {QPlainTextEdit::sizeHint().width(), heightOf(m_lines)};
+}
+
+// Whole lines only: no sliver of the next one shows.
+void InputEdit::setMargins() {
+    const int rest = (height() - 2 * kInputMargin) % fontMetrics().lineSpacing();
+    setViewportMargins(kInputMargin, kInputMargin, kInputMargin, kInputMargin + qMax(0, rest));
 }
 
 void InputEdit::keyPressEvent(QKeyEvent* event) {
@@ -61,32 +80,25 @@ void InputEdit::insertFromMimeData(const QMimeData* source) {
     QPlainTextEdit::insertFromMimeData(source);
 }
 
-void InputEdit::focusInEvent(QFocusEvent* event) {
-    QPlainTextEdit::focusInEvent(event);
-    Q_EMIT focusChanged(true);
-}
-
-void InputEdit::focusOutEvent(QFocusEvent* event) {
-    QPlainTextEdit::focusOutEvent(event);
-    Q_EMIT focusChanged(false);
-}
-
 void InputEdit::resizeEvent(QResizeEvent* event) {
     QPlainTextEdit::resizeEvent(event);
+    setMargins();
     fit();
 }
 
 void InputEdit::changeEvent(QEvent* event) {
     QPlainTextEdit::changeEvent(event);
-    if (event->type() == QEvent::FontChange) fit();
+    if (event->type() != QEvent::FontChange) return;
+    m_lines = 0;
+    fit();
 }
 
 Composer::Composer(QAction* attach, QAction* options, QAction* send, QAction* stop, QWidget* parent)
-    : Panel(QPalette::Base, parent) {
+    : Panel(parent) {
     m_input = new InputEdit;
+    setEditor(m_input);
     connect(m_input, &InputEdit::submitted, this, &Composer::submitted);
     connect(m_input, &InputEdit::longPaste, this, &Composer::longPaste);
-    connect(m_input, &InputEdit::focusChanged, this, &Panel::setHighlighted);
     connect(m_input, &QPlainTextEdit::textChanged, this, &Composer::edited);
 
     const auto flat = [this](QAction* action) {

@@ -14,23 +14,25 @@ class InputEdit : public QPlainTextEdit {
 
   public:
     explicit InputEdit(QWidget* parent = nullptr);
+    QSize sizeHint() const override;
 
   Q_SIGNALS:
     void submitted();
     void longPaste(const QString& text);
-    void focusChanged(bool focus);
 
   protected:
     void keyPressEvent(QKeyEvent* event) override;
     bool canInsertFromMimeData(const QMimeData* source) const override;
     void insertFromMimeData(const QMimeData* source) override;
-    void focusInEvent(QFocusEvent* event) override;
-    void focusOutEvent(QFocusEvent* event) override;
     void resizeEvent(QResizeEvent* event) override;
     void changeEvent(QEvent* event) override;
 
   private:
     void fit();
+    void setMargins();
+    int heightOf(int lines) const;
+
+    int m_lines = 0;
 };
 
 class Composer : public Panel {

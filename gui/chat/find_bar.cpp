@@ -20,6 +20,7 @@ FindBar::FindBar(QWidget* parent) : QWidget(parent) {
     m_edit->setPlaceholderText(tr("Find in this conversation"));
     m_edit->setFrame(false);
     auto* field = new Panel;
+    field->setEditor(m_edit);
     auto* fieldLayout = new QHBoxLayout(field);
     fieldLayout->setContentsMargins(8, 4, 8, 4);
     fieldLayout->addWidget(m_edit);

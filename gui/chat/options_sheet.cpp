@@ -36,6 +36,7 @@ OptionsSheet::OptionsSheet(QWidget* parent) : QWidget(parent) {
     m_system->setFrameShape(QFrame::NoFrame);
     m_system->viewport()->setAutoFillBackground(false);
     auto* field = new Panel;
+    field->setEditor(m_system);
     auto* fieldLayout = new QVBoxLayout(field);
     fieldLayout->setContentsMargins(6, 6, 6, 6);
     fieldLayout->addWidget(m_system);

@@ -9,18 +9,23 @@
 #include <QImage>
 #include <QKeyEvent>
 #include <QLabel>
+#include <QLayout>
 #include <QLineEdit>
+#include <QMainWindow>
 #include <QPlainTextEdit>
 #include <QPointer>
 #include <QScrollBar>
 #include <QSet>
 #include <QSlider>
+#include <QStackedLayout>
 #include <QTextEdit>
 #include <QToolButton>
 #include <QWidget>
 #include <algorithm>
 #include <map>
+#include <vector>
 
+#include "gui/script/outline_audit.h"
 #include "gui/theme/contrast.h"
 
 namespace granary::gui {
@@ -151,6 +156,41 @@ void checkContrast(QWidget* widget, QStringList& faults) {
     }
 }
 
+void checkOutline(QWidget* widget, QStringList& faults) {
+    const auto contrast = outlineContrast(widget);
+    if (contrast && *contrast < kLeastOutline)
+        faults << QStringLiteral("outline %1: %2").arg(*contrast, 0, 'f', 2).arg(nameOf(widget));
+}
+
+// The widgets that a layout and the layouts in it have placed.
+void collectPlaced(const QWidget* parent, const QLayout* layout,
+                   std::vector<const QWidget*>& placed) {
+    if (qobject_cast<const QStackedLayout*>(layout)) return;
+    for (int i = 0; i < layout->count(); ++i) {
+        QLayoutItem* item = layout->itemAt(i);
+        if (const QLayout* inner = item->layout()) collectPlaced(parent, inner, placed);
+        const QWidget* widget = item->widget();
+        if (widget && widget->isVisibleTo(parent)) placed.push_back(widget);
+    }
+}
+
+// What is placed in the same parent does not lie over each other.
+void checkOverlap(const QWidget* parent, QStringList& faults) {
+    if (!parent->layout() || qobject_cast<const QMainWindow*>(parent)) return;
+    std::vector<const QWidget*> placed;
+    collectPlaced(parent, parent->layout(), placed);
+    for (size_t a = 0; a < placed.size(); ++a) {
+        for (size_t b = a + 1; b < placed.size(); ++b) {
+            const QRect both = placed[a]->geometry() & placed[b]->geometry();
+            if (both.width() <= 1 || both.height() <= 1) continue;
+            faults << QStringLiteral("overlap of %1x%2: %3 and %4")
+                          .arg(both.width())
+                          .arg(both.height())
+                          .arg(nameOf(placed[a]), nameOf(placed[b]));
+        }
+    }
+}
+
 // Tab must reach every stop and come back to where it began.
 void checkFocus(QWidget* window, QStringList& faults) {
     QPointer<QWidget> before = QApplication::focusWidget();
@@ -159,10 +199,15 @@ void checkFocus(QWidget* window, QStringList& faults) {
     int stays = 0;
     constexpr int kMost = 2000;
     constexpr int kLinks = 64;  // stops inside one text
+    const QWidgetList inner = window->findChildren<QWidget*>();
+    const auto stops = std::count_if(inner.begin(), inner.end(), [&](const QWidget* widget) {
+        return widget->isVisibleTo(window) && widget->window() == window && widget->isEnabled() &&
+               widget->focusPolicy() & Qt::TabFocus && !isPartOfControl(widget);
+    });
     for (int i = 0; i < kMost; ++i) {
         QWidget* focus = window->focusWidget();
         if (focus) seen.insert(focus);
-        stays = focus && focus == last ? stays + 1 : 0;
+        stays = focus && focus == last && stops > 1 ? stays + 1 : 0;
         if (stays > kLinks) {
             faults << QStringLiteral("focus trap: ") + nameOf(focus);
             break;
@@ -190,6 +235,8 @@ QStringList auditLayout(QWidget* window) {
         checkPlace(widget, faults);
         checkText(widget, faults);
         checkContrast(widget, faults);
+        checkOutline(widget, faults);
+        checkOverlap(widget, faults);
     }
     checkFocus(window, faults);
     return faults;

@@ -64,9 +64,8 @@ void CountSlider::paintEvent(QPaintEvent*) {
     QPainter painter(this);
     painter.setRenderHint(QPainter::Antialiasing);
     const Tones& tones = Theme::tones(palette());
-    const bool dark = Theme::isDark(palette());
-    const QColor accent = isEnabled() ? palette().color(QPalette::Highlight) : tones.border;
-    const QColor groove = dark ? QColor(0x3a414b) : QColor(0xd5dae1);
+    const QColor accent = isEnabled() ? tones.accent : tones.controlDisabled;
+    const QColor groove = tones.controlDisabled;
     const qreal y = height() / 2.0 - 3, left = xOf(0), right = xOf(m_scale.maximum());
     const qreal at = xOf(m_scale.position(m_count));
 

@@ -4,8 +4,9 @@
 #include <QApplication>
 #include <QEvent>
 #include <QStyle>
-#include <QStyleFactory>
 #include <QWidget>
+
+#include "gui/theme/control_style.h"
 
 namespace granary::gui {
 
@@ -18,7 +19,7 @@ QColor rgb(unsigned value) {
 }  // namespace
 
 Theme::Theme(QApplication& app, QObject* parent) : QObject(parent), m_app(app) {
-    QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
+    QApplication::setStyle(new ControlStyle);
     app.installEventFilter(this);
     apply();
 }
@@ -133,17 +134,20 @@ QPalette Theme::palette(bool dark) {
 const Tones& Theme::tones(bool dark) {
     static const Tones kLight{rgb(0xd9dde3), rgb(0xffffff), rgb(0xe8ebf0), rgb(0x5f6671),
                               rgb(0x1d55b5), rgb(0x8a4b00), rgb(0xb3141f), rgb(0x13693f),
-                              rgb(0xe6effc), rgb(0xfdf1da), rgb(0xfce6e7)};
+                              rgb(0xe6effc), rgb(0xfdf1da), rgb(0xfce6e7), rgb(0x6d7682),
+                              rgb(0x7b8490), rgb(0x1d55b5)};
     static const Tones kDark{rgb(0x343a43), rgb(0x22262c), rgb(0x2c323a), rgb(0x9fa7b2),
                              rgb(0x82b4f6), rgb(0xf2b75c), rgb(0xff8f8f), rgb(0x63d6a0),
-                             rgb(0x1d2c44), rgb(0x3a2d14), rgb(0x43202a)};
+                             rgb(0x1d2c44), rgb(0x3a2d14), rgb(0x43202a), rgb(0x828c99),
+                             rgb(0x6b7480), rgb(0x82b4f6)};
     return dark ? kDark : kLight;
 }
 
 QString Theme::styleSheet(bool dark) {
     // %1 border, %2 card, %3 hover, %4 muted, %5 accent fill, %6 accent fill hovered,
     // %7 info, %8 warning, %9 danger bars, %10-%12 warning, danger, success text, %13 window,
-    // %14 scroll handle, %15 scroll handle hovered, %16 checked segment, %17 disabled text.
+    // %14 scroll handle, %15 scroll handle hovered, %16 checked segment, %17 disabled text,
+    // %18 ring of the focus, %19 the same on an accent fill.
     static const char kSheet[] = R"(
 QToolTip { border: 1px solid %1; padding: 4px 6px; }
 QMainWindow::separator { background: %1; width: 1px; height: 1px; }
@@ -160,10 +164,12 @@ QPushButton, QToolButton[chip="true"] {
 QPushButton:hover, QToolButton[chip="true"]:hover { background: %3; }
 QPushButton:pressed, QToolButton[chip="true"]:pressed { background: %1; }
 QPushButton:disabled { color: %17; background: %13; }
-QPushButton:focus, QToolButton[chip="true"]:focus { border-color: %5; }
+QPushButton:focus, QToolButton[chip="true"]:focus {
+    border: 2px solid %18; padding: 3px 11px; }
 QPushButton[accent="true"] { background: %5; border-color: %5; color: #ffffff; }
 QPushButton[accent="true"]:hover { background: %6; border-color: %6; }
 QPushButton[accent="true"]:disabled { background: %13; border-color: %1; color: %17; }
+QPushButton[accent="true"]:focus { border: 2px solid %19; }
 QToolButton[chip="true"]::menu-indicator { image: none; }
 QToolButton[segment="left"], QToolButton[segment="mid"], QToolButton[segment="right"] {
     border: 1px solid %1; padding: 3px 10px; min-height: 16px; background: %2; }
@@ -174,7 +180,8 @@ QToolButton[segment="right"] {
     border-top-right-radius: 5px; border-bottom-right-radius: 5px; }
 QToolButton[segment]:hover { background: %3; }
 QToolButton[segment]:checked { background: %16; color: #ffffff; border-color: %16; }
-QToolButton[segment]:focus { border-color: %5; }
+QToolButton[segment]:focus { border: 2px solid %18; padding: 2px 9px; }
+QToolButton[segment]:checked:focus { border-color: %19; }
 QFrame[bar="info"] { background: %7; border: 0; border-radius: 5px; }
 QFrame[bar="warning"] { background: %8; border: 0; border-radius: 5px; }
 QFrame[bar="danger"] { background: %9; border: 0; border-radius: 5px; }
@@ -183,6 +190,7 @@ QLabel[tone="warning"] { color: %10; }
 QLabel[tone="danger"] { color: %11; }
 QLabel[tone="success"] { color: %12; }
 QWidget[card="true"] { background: %2; border: 1px solid %1; border-radius: 5px; }
+QAbstractSpinBox { min-height: 22px; }
 QHeaderView::section {
     background: %2; border: 0; border-bottom: 1px solid %1; padding: 4px 6px; }
 QListView#logLines { padding-left: 8px; }
@@ -221,7 +229,9 @@ QScrollBar::add-page, QScrollBar::sub-page { background: none; }
                              scroll,
                              dark ? scroll.lighter(130) : scroll.darker(118),
                              accent,
-                             p.color(QPalette::Disabled, QPalette::ButtonText)};
+                             p.color(QPalette::Disabled, QPalette::ButtonText),
+                             t.focus,
+                             p.color(QPalette::WindowText)};
     QString sheet = QString::fromLatin1(kSheet);
     // From the highest number down: %1 is also the beginning of %10.
     for (int i = static_cast<int>(std::size(values)); i > 0; --i)

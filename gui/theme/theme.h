@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The look of the program: Fusion with our own palette pair, and a style sheet for accents only.
+// The look of the program: Fusion with our own palette pair and controls (control_style.h), and a
+// style sheet for accents only.
 //
 // Dynamic properties that the style sheet knows:
 //   QPushButton    accent=true             the one button that goes on
@@ -32,6 +33,10 @@ struct Tones {
     QColor danger;                             // text
     QColor success;                            // text
     QColor infoBack, warningBack, dangerBack;  // bars; plain text on them reaches 4.5:1
+    // Outlines of controls; they reach 3:1 on the window, base and card colours.
+    QColor control;          // that can be used
+    QColor controlDisabled;  // that cannot, for now
+    QColor focus;            // the ring around what the keyboard acts on
 };
 
 class Theme : public QObject {

@@ -5,6 +5,7 @@
 #include <QHBoxLayout>
 #include <QPainter>
 #include <QPushButton>
+#include <QStyleOption>
 
 #include "gui/theme/contrast.h"
 #include "gui/theme/metrics.h"
@@ -12,20 +13,29 @@
 
 namespace granary::gui {
 
-Panel::Panel(QPalette::ColorRole fill, QWidget* parent) : QWidget(parent), m_fill(fill) {}
+void Panel::setEditor(QWidget* editor) {
+    m_editor = editor;
+    editor->installEventFilter(this);
+}
 
-void Panel::setHighlighted(bool highlighted) {
-    m_highlighted = highlighted;
-    update();
+bool Panel::eventFilter(QObject* watched, QEvent* event) {
+    if (event->type() == QEvent::FocusIn || event->type() == QEvent::FocusOut ||
+        event->type() == QEvent::EnabledChange)
+        update();
+    return QWidget::eventFilter(watched, event);
 }
 
 void Panel::paintEvent(QPaintEvent*) {
     QPainter painter(this);
-    painter.setRenderHint(QPainter::Antialiasing);
-    painter.setPen(QPen(m_highlighted ? accent(palette()) : hairline(palette()), 1));
-    painter.setBrush(palette().color(m_fill));
-    painter.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), metrics::kRadius,
-                            metrics::kRadius);
+    QStyleOptionFrame field;
+    field.initFrom(this);
+    field.lineWidth = 1;
+    field.state.setFlag(QStyle::State_MouseOver, false);  // it is larger than what is written in
+    if (m_editor) {
+        field.state.setFlag(QStyle::State_Enabled, m_editor->isEnabled());
+        field.state.setFlag(QStyle::State_HasFocus, m_editor->hasFocus());
+    }
+    style()->drawPrimitive(QStyle::PE_PanelLineEdit, &field, &painter, this);
 }
 
 QuietLabel::QuietLabel(const QString& text, QWidget* parent) : QLabel(text, parent) {

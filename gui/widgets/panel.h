@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Small shared pieces of the window's look: a rounded surface, icon buttons, quiet labels.
+// Small shared pieces of the window's look: a field, icon buttons, quiet labels.
 #pragma once
 
 #include <QLabel>
+#include <QPointer>
 #include <QProgressBar>
 #include <QToolButton>
 #include <QWidget>
@@ -13,20 +14,20 @@ class QPushButton;
 
 namespace granary::gui {
 
-// A rounded surface with a hairline; `fill` names the palette role it is filled with.
+// A field made of several widgets: it looks as a line edit does, in the state of its editor.
 class Panel : public QWidget {
     Q_OBJECT
 
   public:
-    explicit Panel(QPalette::ColorRole fill = QPalette::Base, QWidget* parent = nullptr);
-    void setHighlighted(bool highlighted);  // the border in the accent colour, as for focus
+    using QWidget::QWidget;
+    void setEditor(QWidget* editor);  // the part that is written in; it draws no frame of its own
 
   protected:
+    bool eventFilter(QObject* watched, QEvent* event) override;
     void paintEvent(QPaintEvent* event) override;
 
   private:
-    QPalette::ColorRole m_fill;
-    bool m_highlighted = false;
+    QPointer<QWidget> m_editor;
 };
 
 // A label in the theme's muted tone.

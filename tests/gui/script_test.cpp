@@ -182,8 +182,20 @@ class ScriptTest : public QObject {
         trap->setObjectName(QStringLiteral("trap"));
         trap->setAccessibleName(QStringLiteral("Trap"));
         trap->setGeometry(10, 140, 100, 24);
+        auto* pile = new QWidget(&window);
+        pile->setGeometry(10, 170, 100, 24);
+        auto* row = new QHBoxLayout(pile);
+        row->setContentsMargins(0, 0, 0, 0);
+        for (const char* name : {"under", "over"}) {
+            auto* part = new QWidget;
+            part->setObjectName(QLatin1String(name));
+            part->setFixedWidth(90);
+            row->addWidget(part);
+        }
         window.show();
         QVERIFY(QTest::qWaitForWindowExposed(&window));
+        pile->setFixedWidth(100);
+        pile->findChild<QWidget*>(QStringLiteral("over"))->move(40, 0);
         trap->setFocus();
         const QStringList faults = auditLayout(&window);
         QVERIFY2(mentions(faults, "clipped", "cut"), qPrintable(faults.join(QLatin1Char('\n'))));
@@ -191,6 +203,7 @@ class ScriptTest : public QObject {
         QVERIFY(mentions(faults, "unnamed", "unnamed"));
         QVERIFY(mentions(faults, "contrast", "pale"));
         QVERIFY(mentions(faults, "trap", "trap"));
+        QVERIFY(mentions(faults, "overlap", "over"));
     }
 
     void auditPassesASoundWindow() {
