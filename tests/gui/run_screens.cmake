@@ -2,8 +2,8 @@
 # cmake -DSCREENS=program -DOUT=folder -P run_screens.cmake
 set(failed "")
 foreach(theme light dark)
-    foreach(screen "1366x768 1366x768 1" "1920x1080 1920x1080 1" "3840x2160 3840x2160 1"
-                   "3840x2160-at-2 1920x1080 2")
+    foreach(screen "800x560 800x560 1" "1366x768 1366x768 1" "1920x1080 1920x1080 1"
+                   "3840x2160 3840x2160 1" "3840x2160-at-2 1920x1080 2")
         separate_arguments(screen)
         list(GET screen 0 name)
         list(GET screen 1 size)

@@ -3,6 +3,7 @@
 // screens OUT WIDTHxHEIGHT light|dark; the scale comes from QT_SCALE_FACTOR. Fails on any fault.
 #include <QAction>
 #include <QApplication>
+#include <QDialog>
 #include <QDir>
 #include <QLabel>
 #include <QPlainTextEdit>
@@ -30,13 +31,16 @@ class Screens {
 
     bool run() {
         const auto welcome = loadWelcome();
-        if (!welcome || !wait([] { return true; })) return false;
+        if (!welcome) return fail("the welcome document is missing");
         QTest::qWait(50);
         capture("NoModel");
+        captureSheet("NoModel");
         bool loading = false;
         const auto atState =
             QObject::connect(&m_window, &MainWindow::stateChanged, qApp, [&](State state) {
-                if (state == State::loading && !std::exchange(loading, true)) capture("Loading");
+                if (state != State::loading || std::exchange(loading, true)) return;
+                capture("Loading");
+                captureSheet("Loading");
             });
         m_window.openModel(starterModelPath());
         if (!wait([&] { return loading; })) return fail("nothing was loaded");
@@ -45,6 +49,7 @@ class Screens {
         m_window.dropFiles({welcome->documentPath});
         if (!settle()) return false;
         capture("Idle");
+        captureSheet("Idle");
         act("chatOptions");
         QTest::qWait(50);
         capture("Idle-options");
@@ -121,10 +126,19 @@ class Screens {
         input()->setPlainText(text);
         act("send");
     }
-    void capture(const char* name) {
-        const QString path = m_out + QLatin1Char('/') + QLatin1String(name);
-        m_window.grab().save(path + QStringLiteral(".png"));
-        for (const QString& fault : auditLayout(&m_window)) {
+    void capture(const char* name) { capture(QLatin1String(name), &m_window); }
+    void captureSheet(const char* state) {
+        act("settings");
+        auto* sheet = m_window.findChild<QDialog*>(QStringLiteral("settingsSheet"));
+        capture(QLatin1String(state) + QStringLiteral("-settings"), sheet);
+        sheet->close();
+    }
+    void capture(const QString& name, QWidget* subject) {
+        const QString path = m_out + QLatin1Char('/') + name;
+        // As a person sees it: after the layouts have followed the last change.
+        QCoreApplication::sendPostedEvents(nullptr, QEvent::LayoutRequest);
+        subject->grab().save(path + QStringLiteral(".png"));
+        for (const QString& fault : auditLayout(subject)) {
             std::fprintf(stderr, "%s: %s\n", qPrintable(path), qPrintable(fault));
             ++m_faults;
         }
