@@ -410,6 +410,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
 void MainWindow::onStateChanged(State state) {
     m_status->setState(state);
     m_vram->setBusy(m_engine->busy());
+    if (state == State::loading) m_vram->expect(m_loadSettings);
+    if (state == State::no_model) m_vram->clearEngine();
     m_pane->composer()->setAnswering(m_engine->busy());
     updateChips();
     updateActions();

@@ -117,6 +117,7 @@ class MainWindow : public QMainWindow, public ScriptTarget {
     Theme& m_theme;
     std::optional<Welcome> m_welcome;
     std::vector<gpu::FoundDevice> m_devices;
+    Settings m_loadSettings;  // of the model being loaded
     Heartbeat m_heartbeat;
 
     std::unique_ptr<EngineController> m_engine;

@@ -299,6 +299,7 @@ void MainWindow::openModel(const QString& path) {
 
 void MainWindow::open(const QString& path, const Settings& settings) {
     m_modelPath = path;
+    m_loadSettings = settings;
     m_loadClock.start();
     m_engine->open(path, settings);
 }

@@ -65,7 +65,7 @@ void CountSlider::paintEvent(QPaintEvent*) {
     painter.setRenderHint(QPainter::Antialiasing);
     const Tones& tones = Theme::tones(palette());
     const QColor accent = isEnabled() ? tones.accent : tones.controlDisabled;
-    const QColor groove = tones.controlDisabled;
+    const QColor groove = isEnabled() ? tones.controlDisabled : tones.border;
     const qreal y = height() / 2.0 - 3, left = xOf(0), right = xOf(m_scale.maximum());
     const qreal at = xOf(m_scale.position(m_count));
 

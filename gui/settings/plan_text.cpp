@@ -6,6 +6,7 @@
 #include <QStringList>
 #include <cmath>
 
+#include "gui/settings/settings_draft.h"
 #include "gui/theme/units.h"
 
 namespace granary::gui {
@@ -95,6 +96,12 @@ QString planText(const Plan& running, const Plan& edited) {
                      change(speedText(running.speeds.answering_at_max),
                             speedText(edited.speeds.answering_at_max)));
     return text;
+}
+
+QString noSettingsText(const SettingsDraft& draft) {
+    return draft.expecting()
+               ? Words::tr("The model is loading. Its settings can be changed when it is ready.")
+               : Words::tr("No model is loaded.");
 }
 
 }  // namespace granary::gui

@@ -13,6 +13,7 @@ SettingsDraft::SettingsDraft(QObject* parent) : QObject(parent) {}
 
 void SettingsDraft::load(const Settings& running, PlanFunction plan) {
     m_loaded = true;
+    m_expecting = false;
     m_waiting = m_applying = m_undoing = m_outcomeBad = false;
     m_planFunction = std::move(plan);
     m_running = running;
@@ -39,7 +40,7 @@ void SettingsDraft::setPlanner(PlanFunction plan) {
 }
 
 void SettingsDraft::clear() {
-    m_loaded = m_waiting = m_applying = m_undoing = m_outcomeBad = false;
+    m_loaded = m_waiting = m_applying = m_undoing = m_outcomeBad = m_expecting = false;
     m_planFunction = nullptr;
     m_running = m_edited = Settings();
     m_runningPlan.reset();
@@ -48,6 +49,13 @@ void SettingsDraft::clear() {
     m_outcome.clear();
     m_fieldErrors.clear();
     m_before.clear();
+    Q_EMIT changed();
+}
+
+void SettingsDraft::expect(const Settings& settings) {
+    clear();
+    m_expecting = true;
+    m_running = m_edited = settings;
     Q_EMIT changed();
 }
 

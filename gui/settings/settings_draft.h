@@ -35,6 +35,9 @@ class SettingsDraft : public QObject {
     // What runs now; forgets edits and the way back.
     void load(const Settings& running, PlanFunction plan);
     void clear();
+    // A model is being loaded with these: they are shown, and nothing can be set.
+    void expect(const Settings& settings);
+    bool expecting() const { return m_expecting; }
     // The same layouts with other predictions; what is edited stays.
     void setPlanner(PlanFunction plan);
 
@@ -81,7 +84,7 @@ class SettingsDraft : public QObject {
     void request(const Settings& settings);
 
     bool m_loaded = false, m_busy = false, m_waiting = false, m_applying = false;
-    bool m_undoing = false, m_outcomeBad = false;
+    bool m_undoing = false, m_outcomeBad = false, m_expecting = false;
     Settings m_running, m_edited, m_requested;
     PlanFunction m_planFunction;
     std::optional<Plan> m_runningPlan, m_plan;

@@ -140,7 +140,7 @@ void SettingsPanel::showLine() {
     QString text, tone = QStringLiteral("muted");
     switch (m_draft.state()) {
         case SettingsDraft::State::Empty:
-            text = tr("No model is loaded.");
+            text = noSettingsText(m_draft);
             break;
         case SettingsDraft::State::Waiting:
             text = tr("Waits for the running request to end, then applies. Undo takes it back.");

@@ -10,16 +10,20 @@
 #include <QLineEdit>
 #include <QPushButton>
 #include <QRadioButton>
+#include <QScreen>
+#include <QShowEvent>
 #include <QSignalBlocker>
 #include <QStandardItemModel>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <climits>
 
 #include "gui/settings/plan_text.h"
 #include "gui/settings/settings_panel.h"
 #include "gui/theme/metrics.h"
 #include "gui/theme/theme.h"
 #include "gui/theme/units.h"
+#include "gui/widgets/full_height_scroll.h"
 
 namespace granary::gui {
 
@@ -44,15 +48,16 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
       m_cpu(new QRadioButton(tr("CPU, full speed"), this)),
       m_card(new QRadioButton(tr("Emulated card, memory in RAM"), this)),
       m_unused(new QLabel(this)),
-      m_deterministic(new QCheckBox(tr("Same answers, whatever memory did"), this)),
+      m_deterministic(new QCheckBox(tr("The same question gets the same answer"), this)),
       m_line(new QLabel(this)),
       m_lastBudget(QStringLiteral("40MiB")) {
     setObjectName(QStringLiteral("settingsSheet"));
     setWindowTitle(tr("Device and memory"));
     setModal(false);
-    auto* column = new QVBoxLayout(this);
-    column->setContentsMargins(16, 12, 16, 16);
-    column->setSpacing(metrics::kGrid);
+    auto* content = new QWidget;
+    m_column = new QVBoxLayout(content);
+    m_column->setContentsMargins(16, 12, 16, 4);
+    m_column->setSpacing(metrics::kGrid);
 
     QFormLayout* form = addSection(tr("Device"));
     m_device = addChoice(form, QStringLiteral("device"), tr("Computes on"), tr("What computes"),
@@ -105,8 +110,8 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
     addField(form, QStringLiteral("rope-factor"), tr("Stretch by"),
              tr("auto, or a factor: 2 doubles what the model was trained for"));
     m_deterministic->setObjectName(QStringLiteral("deterministic"));
-    m_deterministic->setToolTip(tr("The same question gets the same answer at any budget. Off lets "
-                                   "the CPU take a share of the work") +
+    m_deterministic->setToolTip(tr("At any budget and with any history of the memory. Off lets the "
+                                   "CPU take a share of the work") +
                                 QLatin1Char('\n') +
                                 tr("Setting: %1").arg(QStringLiteral("deterministic")));
     form->addRow(QString(), m_deterministic);
@@ -116,14 +121,20 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
     // One column of labels through all sections.
     int widest = 0;
     for (const QLabel* caption : m_captions) widest = std::max(widest, caption->sizeHint().width());
-    for (QLabel* caption : m_captions) caption->setMinimumWidth(widest);
+    // A caption and what stands in its field share a line.
+    for (QLabel* caption : m_captions) {
+        caption->setMinimumWidth(widest);
+        caption->setAlignment(Qt::AlignLeft | Qt::AlignTop);
+        caption->setContentsMargins(0, (metrics::kControl - caption->fontMetrics().height()) / 2, 0,
+                                    0);
+    }
     m_line->setWordWrap(true);
     m_line->setFont(metrics::small(font()));
     m_line->setMinimumHeight(3 * QFontMetrics(m_line->font()).lineSpacing());
     m_line->setAlignment(Qt::AlignTop | Qt::AlignLeft);
-    column->addSpacing(metrics::kHalfGrid);
-    column->addWidget(m_line);
-    column->addStretch();
+    m_column->addStretch();
+    m_scroll = new FullHeightScroll(this);
+    m_scroll->setContent(content);
 
     auto* buttons = new QHBoxLayout;
     auto* applyButton = new QPushButton(this);
@@ -142,7 +153,17 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
     buttons->addWidget(undoButton);
     buttons->addStretch();
     buttons->addWidget(close);
-    column->addLayout(buttons);
+    // What an edit leads to and the buttons stay in sight where the rest scrolls.
+    auto* lower = new QVBoxLayout;
+    lower->setContentsMargins(16, 0, 16, 16);
+    lower->setSpacing(metrics::kGrid);
+    lower->addWidget(m_line);
+    lower->addLayout(buttons);
+    auto* column = new QVBoxLayout(this);
+    column->setContentsMargins(0, 0, 0, 0);
+    column->setSpacing(metrics::kGrid);
+    column->addWidget(m_scroll, 1);
+    column->addLayout(lower);
     setMinimumWidth(560);
 
     connect(close, &QPushButton::clicked, this, &QDialog::close);
@@ -165,16 +186,15 @@ SettingsSheet::SettingsSheet(SettingsDraft& draft, QAction* apply, QAction* undo
 }
 
 QFormLayout* SettingsSheet::addSection(const QString& title) {
-    auto* column = static_cast<QVBoxLayout*>(layout());
     auto* heading = new QLabel(title, this);
     heading->setFont(metrics::strong(font()));
-    if (column->count() > 0) column->addSpacing(metrics::kHalfGrid);
-    column->addWidget(heading);
+    if (m_column->count() > 0) m_column->addSpacing(metrics::kHalfGrid);
+    m_column->addWidget(heading);
     auto* form = new QFormLayout;
     form->setHorizontalSpacing(16);
     form->setVerticalSpacing(metrics::kHalfGrid);
     form->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
-    column->addLayout(form);
+    m_column->addLayout(form);
     return form;
 }
 
@@ -233,17 +253,38 @@ void SettingsSheet::setDevices(const std::optional<gpu::DeviceInfo>& used,
     showDraft();
 }
 
+// What "auto" means, as far as it is known: it is decided when a model is loaded.
+QString SettingsSheet::automaticText() const {
+    if (m_found.empty()) return tr("Automatic: the devices are being looked for");
+    const auto first = std::find_if(m_found.begin(), m_found.end(),
+                                    [](const auto& device) { return device.usable(); });
+    if (first == m_found.end() || first->id == "host")
+        return tr("Automatic: the CPU, as there is no other device");
+    return tr("Automatic: %1, where it has room").arg(QString::fromStdString(first->name));
+}
+
+void SettingsSheet::showEvent(QShowEvent* event) {
+    // All of it where the screen has room; else it scrolls.
+    constexpr int kFrame = 48;  // a title bar and a little air
+    const int most = screen() ? screen()->availableSize().height() - kFrame : INT_MAX;
+    if (!event->spontaneous()) {
+        // How high lines that wrap are is known once the width is.
+        m_scroll->updateGeometry();
+        const int width = sizeHint().width();
+        QWidget* content = m_column->parentWidget();
+        const int whole = sizeHint().height() - m_scroll->sizeHint().height() +
+                          (content->hasHeightForWidth() ? content->heightForWidth(width)
+                                                        : content->sizeHint().height());
+        resize(width, std::min(whole, most));
+    }
+    QDialog::showEvent(event);
+}
+
 // Those that cannot be used stand in the list, too, so that nobody looks for them.
 void SettingsSheet::showDevices() {
     const QSignalBlocker blocker(m_device);
     m_device->clear();
-    const auto first = std::find_if(m_found.begin(), m_found.end(),
-                                    [](const auto& device) { return device.usable(); });
-    const bool gpu = first != m_found.end() && first->id != "host";
-    m_device->addItem(
-        gpu ? tr("Automatic: %1, where it has room").arg(QString::fromStdString(first->name))
-            : tr("Automatic: the CPU"),
-        QStringLiteral("auto"));
+    m_device->addItem(automaticText(), QStringLiteral("auto"));
     QStringList notes;
     for (const gpu::FoundDevice& device : m_found) {
         const QString name = QString::fromStdString(device.name);
@@ -271,10 +312,11 @@ void SettingsSheet::showDevices() {
 void SettingsSheet::showDraft() {
     const Settings& settings = m_draft.edited();
     const bool loaded = m_draft.state() != SettingsDraft::State::Empty;
-    const bool card = m_draft.onCard();
+    // Of a model that is not there yet only what it is loaded with is known.
+    const bool card = loaded ? m_draft.onCard() : settings.vram_budget > 0;
     const bool host =
         settings.device == "host" ||
-        (settings.device == "auto" && !m_draft.isElsewhere() && (!m_used || m_used->id == "host"));
+        (settings.device == "auto" && !m_draft.isElsewhere() && m_used && m_used->id == "host");
     if (host && settings.vram_budget > 0)
         m_lastBudget = value(settings, QStringLiteral("vram-budget"));
     m_card->setChecked(card);
@@ -301,6 +343,7 @@ void SettingsSheet::showDraft() {
         Theme::setProperty(field.error, "tone",
                            error.isEmpty() ? QStringLiteral("muted") : QStringLiteral("danger"));
     }
+    for (QLabel* caption : m_captions) caption->setEnabled(caption->buddy()->isEnabled());
     {
         const QSignalBlocker blocker(m_device);
         const QString device = QString::fromStdString(settings.device);
@@ -321,7 +364,10 @@ void SettingsSheet::showDraft() {
     m_deterministic->setChecked(settings.deterministic);
     QString text = m_draft.refusal().toHtmlEscaped();
     QString tone = QStringLiteral("danger");
-    if (text.isEmpty() && m_draft.isElsewhere()) {
+    if (!loaded) {
+        text = noSettingsText(m_draft);
+        tone = QStringLiteral("muted");
+    } else if (text.isEmpty() && m_draft.isElsewhere()) {
         text = tr("What fits on the other device shows once this is applied.");
         tone = QString();
     } else if (text.isEmpty() && m_draft.plan()) {

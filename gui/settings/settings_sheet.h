@@ -20,11 +20,14 @@ class QFormLayout;
 class QLabel;
 class QLineEdit;
 class QRadioButton;
+class QVBoxLayout;
 
 namespace granary::gui {
 
 // "NVIDIA H200, 140 GiB"
 QString deviceLabel(const gpu::FoundDevice& device);
+
+class FullHeightScroll;
 
 class SettingsSheet : public QDialog {
     Q_OBJECT
@@ -35,6 +38,9 @@ class SettingsSheet : public QDialog {
     // The one that computes, where a model is open, and all that the machine has.
     void setDevices(const std::optional<gpu::DeviceInfo>& used,
                     const std::vector<gpu::FoundDevice>& found);
+
+  protected:
+    void showEvent(QShowEvent* event) override;
 
   private:
     struct Field {
@@ -51,10 +57,13 @@ class SettingsSheet : public QDialog {
     void chooseDevice(const QString& id);
     void showDraft();
     void showDevices();
+    QString automaticText() const;
 
     SettingsDraft& m_draft;
+    QVBoxLayout* m_column;  // of all but the line and the buttons
     std::optional<gpu::DeviceInfo> m_used;
     std::vector<gpu::FoundDevice> m_found;
+    FullHeightScroll* m_scroll;
     QComboBox* m_device;
     QRadioButton* m_cpu;
     QRadioButton* m_card;

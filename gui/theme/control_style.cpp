@@ -158,7 +158,7 @@ void drawSlider(const QStyle* style, const QStyleOptionSlider* option, QPainter*
     painter->save();
     painter->setRenderHint(QPainter::Antialiasing);
     painter->setPen(Qt::NoPen);
-    painter->setBrush(tones.controlDisabled);
+    painter->setBrush(enabled ? tones.controlDisabled : tones.border);
     painter->drawRoundedRect(track, 2, 2);
     const QPointF centre(handle.center().x(), y);
     if (enabled) {

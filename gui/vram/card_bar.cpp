@@ -31,6 +31,7 @@ uint64_t sum(const std::array<uint64_t, kOwners>& bytes) {
 
 CardBar::CardBar(QWidget* parent) : QWidget(parent) {
     setObjectName(QStringLiteral("cardBar"));
+    m_empty = tr("no model");
     setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
     setFont(metrics::small(font()));
     describe();
@@ -45,6 +46,12 @@ void CardBar::setAmounts(const std::array<uint32_t, kOwners>& granules, uint64_t
     update();
 }
 
+void CardBar::setEmptyText(const QString& text) {
+    m_empty = text;
+    describe();
+    update();
+}
+
 void CardBar::setGhost(const std::optional<Plan>& plan) {
     if (!plan && !m_ghost) return;
     m_ghost = plan;
@@ -54,8 +61,7 @@ void CardBar::setGhost(const std::optional<Plan>& plan) {
 
 void CardBar::describe() {
     const uint64_t budget = sum(m_bytes);
-    QString text =
-        budget == 0 ? tr("Card: no model is loaded") : tr("Card: %1").arg(bytesText(budget));
+    QString text = tr("Card: %1").arg(budget == 0 ? m_empty : bytesText(budget));
     for (const Owner owner : kOrder)
         if (const uint64_t bytes = m_bytes[static_cast<size_t>(owner)]; bytes > 0)
             text += QStringLiteral(", ") + ownerText(owner) + QLatin1Char(' ') + bytesText(bytes);
@@ -113,7 +119,7 @@ void CardBar::paintEvent(QPaintEvent*) {
         painter.setPen(QPen(tones.border, 1, Qt::DashLine));
         painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3);
         painter.setPen(tones.muted);
-        painter.drawText(whole, Qt::AlignCenter, tr("no model"));
+        painter.drawText(whole, Qt::AlignCenter, m_empty);
         return;
     }
     stack(m_bytes, now);

@@ -19,6 +19,8 @@ class CardBar : public QWidget {
 
     // Granules by class and the size of one; all zero: no model is loaded.
     void setAmounts(const std::array<uint32_t, kOwners>& granules, uint64_t granuleBytes);
+    // What stands there while no model is loaded.
+    void setEmptyText(const QString& text);
     // The plan of settings that differ from the running ones; none: no ghost.
     void setGhost(const std::optional<Plan>& plan);
 
@@ -39,6 +41,7 @@ class CardBar : public QWidget {
     void describe();
 
     Bytes m_bytes{};
+    QString m_empty;
     std::optional<Plan> m_ghost;
 };
 

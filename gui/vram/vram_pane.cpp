@@ -9,9 +9,6 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QLocale>
-#include <QResizeEvent>
-#include <QScrollArea>
-#include <QScrollBar>
 #include <QStackedWidget>
 #include <QTimer>
 #include <QToolButton>
@@ -27,6 +24,7 @@
 #include "gui/vram/legend.h"
 #include "gui/vram/map_view.h"
 #include "gui/vram/replay_strip.h"
+#include "gui/widgets/full_height_scroll.h"
 
 namespace granary::gui {
 
@@ -44,35 +42,6 @@ QLabel* smallLabel(QWidget* parent, const QString& tone) {
     if (!tone.isEmpty()) label->setProperty("tone", tone);
     return label;
 }
-
-// A scroll area that asks for all that its content needs, so that it scrolls only where the window
-// is too low.
-class FullHeightScroll : public QScrollArea {
-  public:
-    using QScrollArea::QScrollArea;
-    QSize sizeHint() const override {
-        if (widget() == nullptr) return QScrollArea::sizeHint();
-        const QSize content = widget()->sizeHint();
-        const int height = widget()->hasHeightForWidth() && width() > 0
-                               ? widget()->heightForWidth(width())
-                               : content.height();
-        return {content.width(), height};
-    }
-    // With room for its scroll bar, which would else lie over the content's right edge.
-    QSize minimumSizeHint() const override {
-        return {widget()->minimumSizeHint().width() + verticalScrollBar()->sizeHint().width(), 80};
-    }
-
-  protected:
-    bool eventFilter(QObject* watched, QEvent* event) override {
-        if (watched == widget() && event->type() == QEvent::LayoutRequest) updateGeometry();
-        return QScrollArea::eventFilter(watched, event);
-    }
-    void resizeEvent(QResizeEvent* event) override {
-        QScrollArea::resizeEvent(event);
-        if (event->size().width() != event->oldSize().width()) updateGeometry();
-    }
-};
 
 }  // namespace
 
@@ -254,14 +223,8 @@ QWidget* VramPane::makeControls() {
 
     auto* scroll = new FullHeightScroll(this);
     scroll->setObjectName(QStringLiteral("vramControls"));
-    scroll->setFrameShape(QFrame::NoFrame);
-    scroll->setWidgetResizable(true);
-    scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
     scroll->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Maximum);
-    scroll->setWidget(content);
-    scroll->viewport()->setAutoFillBackground(false);
-    content->setAutoFillBackground(false);
-    scroll->setFocusPolicy(Qt::NoFocus);
+    scroll->setContent(content);
     return scroll;
 }
 
@@ -307,7 +270,19 @@ void VramPane::setPlanner(const Planner& planner) {
 void VramPane::clearEngine() {
     setEngine(nullptr, std::nullopt, Settings());
     m_view->setEmptyText(tr("No model is loaded. Its memory shows here."));
+    if (m_bar) m_bar->setEmptyText(tr("no model"));
     setBusy(false);
+}
+
+void VramPane::expect(const Settings& settings) {
+    m_draft.expect(settings);
+    m_view->setEmptyText(tr("The model is loading. Its memory shows here."));
+    if (m_bar) m_bar->setEmptyText(tr("loading"));
+}
+
+// The bar is seen where the pane is folded away.
+bool VramPane::isSeen() const {
+    return isVisible() || (m_bar && m_bar->isVisible());
 }
 
 void VramPane::setCardBar(CardBar* bar) {
@@ -339,7 +314,7 @@ void VramPane::setBusy(bool busy) {
     m_draft.setBusy(busy);
     m_sinceChange.start();
     // What a request left behind stands in the figures as soon as the window says it has ended.
-    if (!busy && isVisible()) {
+    if (!busy && isSeen()) {
         tick();
         showAmounts(true);
     }
@@ -398,11 +373,11 @@ void VramPane::showEvent(QShowEvent* event) {
 
 void VramPane::hideEvent(QHideEvent* event) {
     QWidget::hideEvent(event);
-    m_timer->stop();
+    setPace();
 }
 
 void VramPane::setPace() {
-    if (!isVisible() || m_telemetry == nullptr) return m_timer->stop();
+    if (!isSeen() || m_telemetry == nullptr) return m_timer->stop();
     const bool lively = m_replay.running() || m_model.animating() ||
                         (m_sinceChange.isValid() && m_sinceChange.elapsed() < kCalmDownMs);
     const int interval = m_busy ? kRecordMs : lively ? kLiveMs : kIdleMs;
@@ -440,8 +415,9 @@ void VramPane::tick() {
         m_model.setNow(liveNow());
     }
     // Frames are recorded as they come and drawn at 30 Hz.
-    if (!m_sinceDraw.isValid() || m_sinceDraw.elapsed() >= kLiveMs - kRecordMs / 2 ||
-        m_timer->interval() >= kLiveMs) {
+    if (isVisible() &&
+        (!m_sinceDraw.isValid() || m_sinceDraw.elapsed() >= kLiveMs - kRecordMs / 2 ||
+         m_timer->interval() >= kLiveMs)) {
         m_sinceDraw.start();
         m_view->refresh();
     }

@@ -46,6 +46,8 @@ class VramPane : public QWidget {
     // Of another device that the engine has moved to.
     void setPlanner(const Planner& planner);
     void clearEngine();
+    // A model is being loaded with these settings.
+    void expect(const Settings& settings);
 
     // The bar of the tool bar shows what the map shows, and the ghost of edited settings.
     void setCardBar(CardBar* bar);
@@ -103,6 +105,7 @@ class VramPane : public QWidget {
     void showAmounts(bool now);
     void showFace();
     void endReplay();
+    bool isSeen() const;
     void setPace();
     double liveNow() const;
     MapSpan promptSpan() const;

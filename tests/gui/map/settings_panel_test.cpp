@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include <QAbstractButton>
 #include <QAction>
 #include <QCheckBox>
 #include <QComboBox>
@@ -6,6 +7,9 @@
 #include <QLineEdit>
 #include <QLocale>
 #include <QRadioButton>
+#include <QScreen>
+#include <QScrollArea>
+#include <QScrollBar>
 #include <QSignalSpy>
 #include <QTest>
 
@@ -368,6 +372,73 @@ class SettingsPanelTest : public QObject {
         QVERIFY(!draft.set(QStringLiteral("max-context"), QStringLiteral("512")));
         draft.applied(true, {});  // an answer to a question of a model that is gone
         QCOMPARE(draft.state(), SettingsDraft::State::Empty);
+    }
+
+    void aModelThatLoadsShowsWhatItIsLoadedWith() {
+        SettingsDraft draft;
+        SettingsPanel panel(draft);
+        SettingsSheet sheet(draft, panel.applyAction(), panel.undoAction());
+        Settings settings;
+        settings.device = "host";
+        settings.vram_budget = 40 * kMiB;
+        draft.expect(settings);
+        QCOMPARE(draft.state(), SettingsDraft::State::Empty);
+        QVERIFY(panel.line().contains(QStringLiteral("is loading")));
+        auto* device = sheet.findChild<QComboBox*>(QStringLiteral("device"));
+        QCOMPARE(device->currentData().toString(), QStringLiteral("host"));
+        QVERIFY(!device->isEnabled());
+        QVERIFY(sheet.findChild<QRadioButton*>(QStringLiteral("faceCard"))->isChecked());
+        QCOMPARE(sheet.findChild<QLineEdit*>(QStringLiteral("vram-budget"))->text(),
+                 QStringLiteral("40MiB"));
+        draft.clear();
+        QVERIFY(panel.line().contains(QStringLiteral("No model")));
+    }
+
+    // "auto" is decided when a model is loaded: until then only what is known is said.
+    void theSheetSaysOfAutomaticWhatIsKnown() {
+        SettingsDraft draft;
+        SettingsPanel panel(draft);
+        SettingsSheet sheet(draft, panel.applyAction(), panel.undoAction());
+        auto* device = sheet.findChild<QComboBox*>(QStringLiteral("device"));
+        auto* face = sheet.findChild<QRadioButton*>(QStringLiteral("faceCpu"));
+        draft.expect({});
+        sheet.setDevices(std::nullopt, {});
+        QVERIFY(device->currentText().contains(QStringLiteral("looked for")));
+        QVERIFY(!device->currentText().contains(QStringLiteral("CPU")));
+        QVERIFY(face->isHidden());
+        const gpu::FoundDevice cpu{"host", "AMD EPYC, 2 threads", uint64_t{8} << 30, {}};
+        sheet.setDevices(std::nullopt, {{"cuda:0", "NVIDIA H200", uint64_t{140} << 30, {}}, cpu});
+        QCOMPARE(device->currentText(),
+                 QStringLiteral("Automatic: NVIDIA H200, where it has room"));
+        QVERIFY(face->isHidden());
+        sheet.setDevices(std::nullopt, {cpu});
+        QVERIFY(device->currentText().startsWith(QStringLiteral("Automatic: the CPU")));
+    }
+
+    void theSheetScrollsOnALowScreen() {
+        Fixture f;
+        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
+        QVERIFY2(sheet.minimumSizeHint().height() < 320,
+                 qPrintable(QString::number(sheet.minimumSizeHint().height())));
+        sheet.show();
+        QVERIFY(sheet.height() <= sheet.screen()->availableSize().height());
+        // Where the screen has room nothing scrolls.
+        const auto* scroll = sheet.findChild<QScrollArea*>();
+        if (sheet.screen()->availableSize().height() >= 800)
+            QTRY_COMPARE(scroll->verticalScrollBar()->maximum(), 0);
+        sheet.resize(560, 400);
+        // The buttons stay in sight; a field that takes the focus comes into it.
+        auto* apply = sheet.findChild<QAbstractButton*>(QStringLiteral("sheetClose"));
+        QVERIFY(sheet.rect().contains(apply->geometry()));
+        auto* last = sheet.findChild<QLineEdit*>(QStringLiteral("cpu-share"));
+        QTRY_VERIFY(last->visibleRegion().isEmpty());
+        sheet.activateWindow();
+        QVERIFY(QTest::qWaitForWindowActive(&sheet));
+        auto* before = sheet.findChild<QCheckBox*>(QStringLiteral("deterministic"));
+        before->setFocus();
+        QTest::keyClick(before, Qt::Key_Tab);
+        QVERIFY(last->hasFocus());
+        QTRY_VERIFY(!last->visibleRegion().isEmpty());
     }
 
     void onOneMemoryNothingStreams() {

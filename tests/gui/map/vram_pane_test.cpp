@@ -132,6 +132,29 @@ class VramPaneTest : public QObject {
         QTRY_COMPARE(pane.model().granules(), 640);
     }
 
+    // In a narrow window the pane is folded away, the bar in the tool bar is not.
+    void theBarLivesWhereThePaneIsHidden() {
+        Telemetry telemetry;
+        VramPane pane;
+        CardBar bar;
+        bar.show();
+        pane.setCardBar(&bar);
+        QVERIFY(bar.accessibleName().contains(QStringLiteral("no model")));
+        pane.expect({});
+        QVERIFY(bar.accessibleName().contains(QStringLiteral("loading")));
+        pane.setEngine(&telemetry, std::nullopt, {});
+        publish(telemetry, makeFrame({}));
+        QTRY_VERIFY(bar.accessibleName().contains(QStringLiteral("MiB")));
+        pane.show();
+        pane.hide();
+        const QString before = bar.accessibleName();
+        Card card;
+        card.kv = 64;
+        card.sequence = 2;
+        publish(telemetry, makeFrame(card));
+        QTRY_VERIFY(bar.accessibleName() != before);
+    }
+
     void aPromptReplaysSlowlyWhileRecordingGoesOn() {
         Telemetry telemetry;
         VramPane pane;
