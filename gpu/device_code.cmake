@@ -95,6 +95,10 @@ set(GRANARY_hip_COMMAND ${hip_command})
 
 function(granary_device_code kind)
     string(TOUPPER ${kind} KIND)
+    # For tests, which compile them in their own way.
+    list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE files)
+    set_property(GLOBAL PROPERTY GRANARY_${KIND}_FILES ${files})
+    set_property(GLOBAL PROPERTY GRANARY_${KIND}_COMPILER ${GRANARY_${KIND}_COMPILER})
     set(version ${GRANARY_${KIND}_VERSION})
     set(least ${GRANARY_${KIND}_LEAST})
     set(table "")

@@ -144,20 +144,20 @@ class CudaAttention : public CudaTest {
 
 TEST_F(CudaAttention, DecodeMatchesTheHost) {
     for (const AttentionShape& shape :
-         {shape_of(4, 2, 64), shape_of(16, 2, 128), shape_of(16, 2, 256), shape_of(3, 1, 128),
-          shape_of(24, 2, 64), shape_of(20, 1, 128), shape_of(4, 4, 256), shape_of(4, 2, 96),
-          shape_of(2, 1, 40), shape_of(2, 1, 576), shape_of(3, 3, 8),
-          // So many heads leave few blocks to each, which come to their large cuts soon.
-          shape_of(96, 96, 64), shape_of(96, 96, 128)}) {
+         cases(4, {shape_of(4, 2, 64), shape_of(3, 1, 128), shape_of(4, 4, 256), shape_of(2, 1, 40),
+                   shape_of(16, 2, 128), shape_of(16, 2, 256), shape_of(24, 2, 64),
+                   shape_of(20, 1, 128), shape_of(4, 2, 96), shape_of(2, 1, 576), shape_of(3, 3, 8),
+                   // So many heads leave few blocks to each, which come to their large cuts soon.
+                   shape_of(96, 96, 64), shape_of(96, 96, 128)})) {
         in_every_format(shape, 2100, [&](Conversation& at, KvFormat format) {
-            for (const auto& [first, n] : {std::pair{0u, 1u},
-                                           {0u, 8u},
-                                           {15u, 2u},
-                                           {508u, 8u},
-                                           {511u, 1u},
-                                           {1020u, 6u},
-                                           {1023u, 1u},
-                                           {2093u, 7u}}) {
+            for (const auto& [first, n] : cases<std::pair<uint32_t, uint32_t>>(3, {{0, 1},
+                                                                                   {508, 8},
+                                                                                   {2093, 7},
+                                                                                   {0, 8},
+                                                                                   {15, 2},
+                                                                                   {511, 1},
+                                                                                   {1020, 6},
+                                                                                   {1023, 1}})) {
                 const std::vector<float> expected = at.expected_decode(first, n);
                 const double bound = has_fast_kernel(shape, format) ? kFast : kExact;
                 EXPECT_LT(distance(at.decode(first, n, true), expected), bound)
@@ -171,12 +171,12 @@ TEST_F(CudaAttention, DecodeMatchesTheHost) {
 
 TEST_F(CudaAttention, DecodeDoesNotDependOnItsRows) {
     for (const AttentionShape& shape :
-         {shape_of(8, 1, 64), shape_of(16, 2, 128), shape_of(8, 1, 256), shape_of(6, 2, 128),
-          shape_of(12, 1, 128), shape_of(2, 1, 40)}) {
+         cases(3, {shape_of(8, 1, 64), shape_of(6, 2, 128), shape_of(8, 1, 256),
+                   shape_of(16, 2, 128), shape_of(12, 1, 128), shape_of(2, 1, 40)})) {
         in_every_format(shape, 1600, [&](Conversation& at, KvFormat) {
-            for (const uint32_t first : {509u, 1018u, 1500u}) {
+            for (const uint32_t first : cases(1, {509u, 1018u, 1500u})) {
                 const std::vector<float> together = at.decode(first, 8, true);
-                for (const uint32_t n : {1u, 2u, 3u}) {
+                for (const uint32_t n : cases(2, {3u, 1u, 2u})) {
                     std::vector<float> apart;
                     for (uint32_t i = 0; i < 8; i += n) {
                         const auto some = at.decode(first + i, std::min(n, 8 - i), true);
@@ -191,23 +191,24 @@ TEST_F(CudaAttention, DecodeDoesNotDependOnItsRows) {
 
 TEST_F(CudaAttention, PromptMatchesTheHostAndDoesNotDependOnItsChunks) {
     for (const AttentionShape& shape :
-         {shape_of(4, 2, 64), shape_of(8, 2, 128), shape_of(8, 1, 256), shape_of(3, 1, 128),
-          shape_of(5, 1, 256), shape_of(4, 2, 96), shape_of(2, 1, 40), shape_of(2, 1, 576),
-          shape_of(3, 3, 8)}) {
-        in_every_format(shape, 1337, [&](Conversation& at, KvFormat format) {
+         cases(3, {shape_of(4, 2, 64), shape_of(3, 1, 128), shape_of(1, 1, 256),
+                   shape_of(8, 2, 128), shape_of(8, 1, 256), shape_of(4, 2, 96), shape_of(2, 1, 40),
+                   shape_of(2, 1, 576), shape_of(3, 3, 8)})) {
+        const uint32_t cells = cases(1, {333u, 1337u}).back();
+        in_every_format(shape, cells, [&](Conversation& at, KvFormat format) {
             for (const bool codes : {true, false}) {
                 SCOPED_TRACE(codes ? "fast" : "f32");
                 const double bound = codes && has_fast_kernel(shape, format) ? kFast : kExact;
                 for (const auto& [first, n] :
-                     {std::pair{0u, 1u}, {0u, 65u}, {63u, 2u}, {1000u, 337u}})
+                     {std::pair{0u, 1u}, {0u, 65u}, {63u, 2u}, {cells - 237, 237u}})
                     EXPECT_LT(distance(at.prompt(first, n, codes), at.expected_prompt(first, n)),
                               bound)
                         << n << " at " << first;
-                const std::vector<float> whole = at.prompt(0, 1337, codes);
-                for (const uint32_t chunk : {64u, 301u, 1024u}) {
+                const std::vector<float> whole = at.prompt(0, cells, codes);
+                for (const uint32_t chunk : cases(2, {64u, 301u, 1024u})) {
                     std::vector<float> parts;
-                    for (uint32_t i = 0; i < 1337; i += chunk) {
-                        const auto some = at.prompt(i, std::min(chunk, 1337 - i), codes);
+                    for (uint32_t i = 0; i < cells; i += chunk) {
+                        const auto some = at.prompt(i, std::min(chunk, cells - i), codes);
                         parts.insert(parts.end(), some.begin(), some.end());
                     }
                     EXPECT_TRUE(same_bits(parts, whole)) << "chunks of " << chunk;
@@ -219,10 +220,11 @@ TEST_F(CudaAttention, PromptMatchesTheHostAndDoesNotDependOnItsChunks) {
 
 // Quantised cells are widened in blocks of 16,384.
 TEST_F(CudaAttention, PromptCrossesBlocksOfWidenedCells) {
-    for (const AttentionShape& shape : {shape_of(4, 1, 128), shape_of(2, 1, 256)}) {
+    for (const AttentionShape& shape : cases(1, {shape_of(4, 1, 128), shape_of(2, 1, 256)})) {
         in_every_format(shape, 33000, [&](Conversation& at, KvFormat format) {
             if (format == KvFormat::f32) return;
-            for (const auto& [first, n] : {std::pair{16300u, 200u}, {16384u, 3u}, {32700u, 300u}}) {
+            for (const auto& [first, n] : cases<std::pair<uint32_t, uint32_t>>(
+                     1, {{16300, 200}, {16384, 3}, {32700, 300}})) {
                 const std::vector<float> all = at.prompt(first, n, true);
                 EXPECT_LT(distance(all, at.expected_prompt(first, n)), kFast) << first;
                 const std::vector<float> last = at.prompt(first + n - 2, 2, true);

@@ -27,6 +27,10 @@ Gpu* Gpu::get(std::string* reason) {
     return gpu.get();
 }
 
+bool Gpu::is_emulated() const {
+    return device_->info().name.find("Emulated") != std::string::npos;
+}
+
 Result<void> Gpu::open() {
     auto driver = open_driver();
     if (!driver) return tl::unexpected(driver.error());

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,8 @@ class Gpu {
     static Gpu* get(std::string* reason);
 
     GpuMemory& device() { return *device_; }
+    // The card is one of tests/gpu/card, a thousand times slower than a GPU.
+    bool is_emulated() const;
     // Those that prompts multiply so with, made when they are first asked for.
     CudaKernels& kernels(CudaProducts products = CudaProducts::fastest);
     Kernels& host() { return host_->kernels(); }
@@ -114,6 +117,13 @@ class CudaTest : public ::testing::Test {
         return gpu_->kernels(products);
     }
     Kernels& host() { return gpu_->host(); }
+    // All of them on a GPU; the first `some` where the card is emulated.
+    template <class T>
+    std::vector<T> cases(size_t some, std::initializer_list<T> all) const {
+        std::vector<T> chosen(all);
+        if (gpu_->is_emulated()) chosen.resize(std::min(some, chosen.size()));
+        return chosen;
+    }
 
   private:
     Gpu* gpu_ = nullptr;

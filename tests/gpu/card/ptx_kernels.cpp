@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A card that runs any kernel of this build, from its PTX: slowly, but each address is looked at.
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/gpu/card/kernels.h"
+#include "tests/gpu/ptx/grid.h"
+
+namespace granary::test::card {
+
+struct Kernel {
+    const ptx::Function* function;
+    int target;
+};
+
+namespace {
+
+// The texts, and where each kernel stands.
+class Library {
+  public:
+    Library() {
+        for (const auto& entry : std::filesystem::directory_iterator(GRANARY_PTX)) {
+            if (entry.path().extension() != ".ptx") continue;
+            std::ifstream file(entry.path(), std::ios::binary);
+            texts_.emplace_back(std::istreambuf_iterator<char>(file),
+                                std::istreambuf_iterator<char>());
+        }
+    }
+    const Kernel* find(const std::string& name) {
+        if (const auto known = kernels_.find(name); known != kernels_.end()) return &known->second;
+        const std::string entry = ".entry " + name + "(";
+        for (size_t i = 0; i < texts_.size(); ++i) {
+            if (texts_[i].find(entry) == std::string::npos) continue;
+            auto& module = modules_[i];
+            if (!module) module = std::make_unique<ptx::Module>(texts_[i]);
+            const ptx::Function* const function = module->kernel(name);
+            return &kernels_.emplace(name, Kernel{function, module->target()}).first->second;
+        }
+        return nullptr;
+    }
+    // Variables of the modules, which lie in memory of ours.
+    Span variable_around(uintptr_t address) const {
+        for (const auto& [number, module] : modules_)
+            for (const auto& [name, variable] : module->variables()) {
+                const auto begin = reinterpret_cast<uintptr_t>(variable.at);
+                if (address >= begin && address < begin + variable.bytes)
+                    return {begin, begin + variable.bytes};
+            }
+        return {};
+    }
+
+  private:
+    std::vector<std::string> texts_;
+    std::map<size_t, std::unique_ptr<ptx::Module>> modules_;
+    std::map<std::string, Kernel> kernels_;
+};
+
+Library& library() {
+    static Library the_library;
+    return the_library;
+}
+
+ptx::Span memory_around(uintptr_t address) {
+    Span span = usable_around(address);
+    if (span.end == 0) span = library().variable_around(address);
+    return {span.begin, span.end};
+}
+
+}  // namespace
+
+const Facts& facts() {
+    static constexpr Facts kFacts{"Emulated card of the tests", size_t{8} << 30, 80, 163 << 10};
+    return kFacts;
+}
+
+const Kernel* find_kernel(const std::string& name) {
+    try {
+        return library().find(name);
+    } catch (const ptx::Fault& fault) {
+        std::fprintf(stderr, "%s\n", fault.what());
+        return nullptr;
+    }
+}
+
+int target_of(const Kernel& kernel) {
+    return kernel.target;
+}
+
+Work launch(const Kernel& kernel, const std::array<uint32_t, 3>& grid,
+            const std::array<uint32_t, 3>& block, uint32_t shared_bytes, void** arguments) {
+    ptx::Launch launch;
+    launch.function = kernel.function;
+    launch.grid = grid;
+    launch.block = block;
+    launch.shared_bytes = shared_bytes;
+    launch.parameters.resize(kernel.function->parameter_bytes);
+    for (size_t i = 0; i < kernel.function->parameters.size(); ++i)
+        std::memcpy(launch.parameters.data() + kernel.function->parameter_at[i], arguments[i],
+                    kernel.function->parameters[i]);
+    return [launch = std::move(launch)]() -> Status {
+        static const ptx::FindMemory memory = memory_around;
+        static ptx::Runner runner;  // of the one thread that works
+        try {
+            runner.run(launch, memory);
+        } catch (const ptx::Fault& fault) {
+            std::fprintf(stderr, "%s\n", fault.what());
+            return kLaunchFailed;
+        }
+        return 0;
+    };
+}
+
+}  // namespace granary::test::card

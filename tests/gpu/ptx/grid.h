@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Runs a kernel: block after block (those of a cluster together), warps of a block in turns.
+#pragma once
+
+#include "tests/gpu/ptx/warp.h"
+
+namespace granary::test::ptx {
+
+struct Launch {
+    const Function* function = nullptr;
+    std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
+    uint32_t shared_bytes = 0;          // beside the kernel's own
+    std::vector<std::byte> parameters;  // as the kernel lays them out
+};
+
+// Keeps the room that blocks need for those that come after.
+class Runner {
+  public:
+    Runner();
+    ~Runner();
+    // Errors: Fault, with kernel, block and instruction.
+    void run(const Launch& launch, const FindMemory& memory);
+
+  private:
+    class Place;
+    void run_cluster(uint32_t blocks);
+    std::vector<std::unique_ptr<Place>> places_;
+};
+
+// Lets the warps go that wait at a barrier, once all have come.
+void meet(Block& block, Barrier& barrier);
+
+// Handlers of the barrier that the blocks of a cluster have in common.
+void arrive_at_cluster(Warp& warp, const Instruction& i);
+void wait_for_cluster(Warp& warp, const Instruction& i);
+
+}  // namespace granary::test::ptx

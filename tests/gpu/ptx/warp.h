@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// 32 lanes that run one kernel, and the block that they belong to.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <functional>
+
+#include "tests/gpu/ptx/program.h"
+
+namespace granary::test::ptx {
+
+struct Span {
+    uintptr_t begin = 0, end = 0;
+};
+
+// What kernels may read and write of memory that others have made: the span around an address.
+// `end` is 0 where there is none.
+using FindMemory = std::function<Span(uintptr_t)>;
+
+struct Block;
+
+// Lanes of a warp that are at the same instruction.
+struct Group {
+    uint32_t pc = 0, mask = 0;
+    bool waits = false;  // until other lanes come
+};
+
+// A copy to shared memory that was begun and is not waited for yet.
+struct LateCopy {
+    std::byte* to;
+    const std::byte* from;
+    uint32_t bytes, zeros;  // zeros behind the bytes
+    uint32_t lane, group;
+};
+
+struct Warp {
+    Block* block = nullptr;
+    uint32_t number = 0;
+    std::byte* registers = nullptr;
+    std::byte* frames = nullptr;  // local memory, lane by lane
+    uint32_t mask = 0;            // of the lanes that the instruction at hand is for
+    uint32_t alive = kAll;
+    std::vector<Group> groups;  // all lanes that are alive; the one at hand is `now`
+    size_t now = 0;
+    bool at_barrier = false;
+    bool ended = false;
+    std::deque<LateCopy> copies;
+    std::array<uint32_t, kLanes> committed{};  // groups of copies, by lane
+    uint32_t cluster_phase = 0;                // of the cluster's barrier, when it came there
+
+    Group& group() { return groups[now]; }
+};
+
+// A barrier of a block, by number.
+struct Barrier {
+    uint32_t come = 0, wanted = 0;                    // threads; 0: all that there are
+    uint32_t count = 0;                               // of predicates that hold
+    bool ordered = false;                             // `wanted` is told
+    std::vector<std::pair<Warp*, uint32_t>> waiting;  // and where the count goes
+};
+
+// The one that the blocks of a cluster have in common.
+struct ClusterBarrier {
+    size_t come = 0;  // warps
+    uint32_t phase = 0;
+    std::vector<Warp*> waiting;
+};
+
+struct Block {
+    const Function* function = nullptr;
+    std::array<uint32_t, 3> block{1, 1, 1}, grid{1, 1, 1}, number{};
+    uint32_t rank = 0;  // in its cluster
+    std::byte* shared = nullptr;
+    uint32_t shared_of_launch = 0;
+    std::byte* parameters = nullptr;
+    const FindMemory* memory = nullptr;
+    Span known;  // where the last access was
+    std::vector<Warp> warps;
+    std::array<Barrier, 16> barriers;
+    std::vector<Block*> cluster;  // itself among them
+    ClusterBarrier of_cluster;    // where it is the first
+};
+
+// ---- registers
+
+// A lane's value of a register: values under 4 bytes lie in 4.
+template <class T>
+struct Lane {
+    alignas(sizeof(T) < 4 ? 4 : sizeof(T)) T value;
+};
+
+template <class T>
+Lane<T>* lanes(const Warp& warp, uint32_t at) {
+    return reinterpret_cast<Lane<T>*>(warp.registers + at);
+}
+inline uint32_t& predicate(const Warp& warp, uint32_t at) {
+    return *reinterpret_cast<uint32_t*>(warp.registers + at);
+}
+// Of any size, as its lowest 64 bits.
+inline uint64_t bits(const Warp& warp, const Instruction& i, uint32_t which, uint32_t lane) {
+    const std::byte* const base = warp.registers + i.at[which];
+    uint64_t value = 0;
+    if (i.is_wide(which))
+        std::memcpy(&value, base + 8 * lane, 8);
+    else
+        std::memcpy(&value, base + 4 * lane, 4);
+    return value;
+}
+inline void set_bits(const Warp& warp, const Instruction& i, uint32_t which, uint32_t lane,
+                     uint64_t value) {
+    std::byte* const base = warp.registers + i.at[which];
+    if (i.is_wide(which))
+        std::memcpy(base + 8 * lane, &value, 8);
+    else
+        std::memcpy(base + 4 * lane, &value, 4);
+}
+
+// Calls f for each lane that the instruction is for; all at once where it can be a loop.
+template <class F>
+inline __attribute__((always_inline)) void each_lane(const Warp& warp, F&& f) {
+    if (warp.mask == kAll) {
+        for (uint32_t lane = 0; lane < kLanes; ++lane) f(lane);
+    } else {
+        for (uint32_t left = warp.mask; left != 0; left &= left - 1)
+            f(static_cast<uint32_t>(__builtin_ctz(left)));
+    }
+}
+
+// ---- memory (memory.cpp)
+
+// In a cluster an address of shared memory may say in its highest byte whose it is, from 1 on.
+inline constexpr uint32_t kRankShift = 24;
+
+// `bytes` of shared memory at an offset. Errors: Fault, beyond what the block has.
+std::byte* shared_at(const Block& block, uint64_t offset, uint32_t bytes, const Instruction& i);
+// `bytes` at an address of no particular kind of memory. Errors: Fault, where nothing is that a
+// kernel may use.
+std::byte* memory_at(Warp& warp, uint64_t address, uint32_t bytes, const Instruction& i);
+
+// Carries out what was begun and belongs to groups of copies older than the last `pending`.
+void finish_copies(Warp& warp, uint32_t pending);
+
+[[noreturn]] void fault(const Block& block, const Instruction& i, const std::string& what);
+
+}  // namespace granary::test::ptx
