@@ -435,7 +435,12 @@ void MainWindow::updateActions() {
     m_actions->closeModel->setEnabled(model);
     m_actions->openStarter->setEnabled(!starterModelPath().isEmpty());
     m_pane->setQuestionsEnabled(m_chat && m_chat->canSend());
-    m_pane->composer()->input()->setEnabled(state != State::no_model && state != State::lost);
+    // As soon as it can be written, it is where a person writes.
+    QWidget* input = m_pane->composer()->input();
+    const bool writable = state != State::no_model && state != State::lost;
+    const bool came = writable && !input->isEnabled();
+    input->setEnabled(writable);
+    if (came) input->setFocus(Qt::OtherFocusReason);
 }
 
 void MainWindow::updateChips() {

@@ -94,6 +94,7 @@ class MainWindow : public QMainWindow, public ScriptTarget {
     void updateHint();
     void updateQuestions();
     void showRefusal(const Error& error);
+    void showLongestContext();
     void showFailure(const Error& error, bool engineLost);
     void showError(const QString& what, const QString& detail);
     void askAboutLink(const QUrl& link);

@@ -31,6 +31,9 @@
 #include "gui/library/chats_panel.h"
 #include "gui/library/library.h"
 #include "gui/plots/strip_plot.h"
+#include "gui/settings/count_control.h"
+#include "gui/settings/count_spin.h"
+#include "gui/settings/settings_panel.h"
 #include "gui/settings/settings_sheet.h"
 #include "gui/theme/theme.h"
 #include "gui/theme/units.h"
@@ -392,6 +395,10 @@ void MainWindow::showRefusal(const Error& error) {
         choices.push_back(
             {tr("Choose part"), QStringLiteral("choosePart"), [this] { choosePart(0); }});
     }
+    if (error.advice.find("max-context") != std::string::npos) {
+        choices.push_back({tr("Change the longest context"), QStringLiteral("changeContext"),
+                           [this] { showLongestContext(); }, false});
+    }
     if (!m_chat->messages().isEmpty()) {
         choices.push_back(
             {tr("New chat"), QStringLiteral("refusedNewChat"), [this] { m_chat->newChat(); }});
@@ -402,6 +409,11 @@ void MainWindow::showRefusal(const Error& error) {
              error.advice),
         std::move(choices));
     updateChips();
+}
+
+void MainWindow::showLongestContext() {
+    if (m_vramDock->isHidden()) m_actions->toggleVram->trigger();
+    m_vram->settings()->longestContext()->number()->setFocus(Qt::OtherFocusReason);
 }
 
 void MainWindow::showFailure(const Error& error, bool engineLost) {

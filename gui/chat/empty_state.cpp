@@ -69,6 +69,8 @@ void EmptyState::clear() {
 }
 
 void EmptyState::showNoModel(QAction* first, QAction* second, const QStringList& recent) {
+    const QWidget* focus = window()->focusWidget();
+    const bool takeFocus = !focus || !focus->isEnabled() || isAncestorOf(focus);
     clear();
     m_title->setText(tr("Open a model to begin"));
     m_text->setText(
@@ -90,6 +92,7 @@ void EmptyState::showNoModel(QAction* first, QAction* second, const QStringList&
     row->addWidget(other);
     row->addStretch(1);
     m_extraLayout->addLayout(row);
+    if (takeFocus) accent->setFocus(Qt::OtherFocusReason);
     if (!recent.isEmpty()) {
         m_extraLayout->addSpacing(16);
         auto* label = new QuietLabel(tr("Opened last"));

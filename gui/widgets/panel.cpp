@@ -3,6 +3,7 @@
 
 #include <QEvent>
 #include <QHBoxLayout>
+#include <QKeyEvent>
 #include <QPainter>
 #include <QPushButton>
 #include <QStyleOption>
@@ -93,6 +94,14 @@ QSize AccentButton::sizeHint() const {
     const int picture = icon().isNull() || toolButtonStyle() == Qt::ToolButtonTextOnly ? 0 : 16;
     const int gap = text && picture ? 8 : 0;
     return {qMax(32, text + picture + gap + (text ? 24 : 16)), 32};
+}
+
+// Qt's tool buttons know the space bar only.
+void AccentButton::keyPressEvent(QKeyEvent* event) {
+    if (event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter)
+        click();
+    else
+        QToolButton::keyPressEvent(event);
 }
 
 void AccentButton::paintEvent(QPaintEvent*) {

@@ -155,6 +155,16 @@ class WindowTest : public QObject {
                  QStringLiteral("Hello!"));
     }
 
+    // The keyboard acts on the next thing to do, from the start on.
+    void theFocusIsWhereThingsGoOn() {
+        Session session(m_folder->path());
+        auto* first = qobject_cast<QAbstractButton*>(session.window.focusWidget());
+        QVERIFY(first);
+        QTest::keyClick(first, Qt::Key_Return);
+        QVERIFY(QTest::qWaitFor([&] { return session.settled(); }, 60000));
+        QCOMPARE(session.window.focusWidget()->objectName(), QStringLiteral("input"));
+    }
+
     void refusesAndKeepsTheDraft() {
         Session session(m_folder->path());
         session.openStarter();
@@ -169,6 +179,9 @@ class WindowTest : public QObject {
         QVERIFY(session.act("send"));
         QTRY_COMPARE(session.state(), State::refused);
         QVERIFY2(session.message().contains(QLatin1String("4096")), qPrintable(session.message()));
+        QVERIFY(session.click("changeContext"));
+        QCOMPARE(session.window.focusWidget()->objectName(), QStringLiteral("max-context-number"));
+        QCOMPARE(session.state(), State::refused);
         QCOMPARE(input->toPlainText().size(), longText.size());
         QCOMPARE(session.transcript().size(), 0);
         input->setPlainText(QStringLiteral("Hello!"));
