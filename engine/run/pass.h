@@ -110,7 +110,7 @@ struct ChunkPlace {
 
 struct ChunkDone {
     PassBuffers at;               // x of every row, in the loan's buffers
-    uint64_t bytes_streamed = 0;  // of experts; those that are staged are not counted
+    uint64_t bytes_streamed = 0;  // of experts; those that the device itself gathers do not count
 };
 // Reads a chunk: tokens at cells place.first_cell.. of `kv`, whose steps are mapped. Errors:
 // cancelled (nothing of the chunk counts) where the callback says false or `wanted`, which is asked

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/gpu/card/kernels.h"
+#include "tests/gpu/ptx/tensor_map.h"
 
 using namespace granary::test::card;
 
@@ -58,9 +59,29 @@ Status cuDeviceGetAttribute(int* value, int attribute, Ordinal) {
     *value = values.at(attribute);
     return 0;
 }
-Status cuTensorMapEncodeTiled(void*, int, unsigned, void*, const uint64_t*, const uint64_t*,
-                              const uint32_t*, const uint32_t*, int, int, int, int) {
-    return kNotSupported;  // as on cards without a tensor copy engine
+Status cuTensorMapEncodeTiled(void* description, int type, unsigned dimensions, void* address,
+                              const uint64_t* sizes, const uint64_t* strides, const uint32_t* box,
+                              const uint32_t* steps, int interleaving, int swizzle, int, int) {
+    using granary::test::ptx::TensorMap;
+    constexpr int kFloat16 = 6, kSwizzle128 = 3;
+    if (facts().capability < 90) return kNotSupported;
+    if (type != kFloat16 || dimensions < 2 || dimensions > granary::test::ptx::kMostDimensions ||
+        interleaving != 0 || swizzle != kSwizzle128)
+        return kNotSupported;  // by this card
+    TensorMap map{};
+    map.address = reinterpret_cast<uintptr_t>(address);
+    map.dimensions = static_cast<uint16_t>(dimensions);
+    map.element_bytes = 2;
+    for (unsigned d = 0; d < dimensions; ++d) {
+        if (steps[d] != 1 || box[d] == 0 || box[d] > 256 || sizes[d] == 0) return kInvalid;
+        if (d > 0 && strides[d - 1] % 16 != 0) return kInvalid;
+        map.sizes[d] = sizes[d];
+        map.box[d] = box[d];
+        if (d > 0) map.strides[d - 1] = strides[d - 1];
+    }
+    if (map.address % 16 != 0) return kInvalid;
+    std::memcpy(description, &map, sizeof map);
+    return 0;
 }
 
 // Kernels are known by their names, whatever module they are asked of.

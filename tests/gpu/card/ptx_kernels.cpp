@@ -72,7 +72,12 @@ ptx::Span memory_around(uintptr_t address) {
 }  // namespace
 
 const Facts& facts() {
-    static constexpr Facts kFacts{"Emulated card of the tests", size_t{8} << 30, 80, 163 << 10};
+    static constexpr Facts kFacts{"Emulated card of the tests", size_t{8} << 30,
+                                  GRANARY_CARD_CAPABILITY,
+                                  GRANARY_CARD_CAPABILITY >= 90   ? 227 << 10
+                                  : GRANARY_CARD_CAPABILITY == 80 ? 163 << 10
+                                  : GRANARY_CARD_CAPABILITY == 75 ? 64 << 10
+                                                                  : 99 << 10};
     return kFacts;
 }
 

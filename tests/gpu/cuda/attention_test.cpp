@@ -205,7 +205,7 @@ TEST_F(CudaAttention, PromptMatchesTheHostAndDoesNotDependOnItsChunks) {
                               bound)
                         << n << " at " << first;
                 const std::vector<float> whole = at.prompt(0, cells, codes);
-                for (const uint32_t chunk : cases(2, {64u, 301u, 1024u})) {
+                for (const uint32_t chunk : cases(1, {301u, 64u, 1024u})) {
                     std::vector<float> parts;
                     for (uint32_t i = 0; i < cells; i += chunk) {
                         const auto some = at.prompt(i, std::min(chunk, cells - i), codes);

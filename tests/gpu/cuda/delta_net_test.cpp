@@ -12,9 +12,10 @@ constexpr double kBound = 2e-5;
 // the state itself is not.
 constexpr double kHalfBound = 1e-3;
 
-constexpr DeltaShape kShapes[] = {
-    {2, 4, 64, 4, 1e-6f},  {1, 3, 16, 4, 1e-6f},    {2, 6, 128, 4, 1e-6f}, {1, 2, 48, 4, 1e-6f},
-    {1, 2, 256, 4, 1e-6f}, {16, 32, 128, 4, 1e-6f}, {2, 8, 128, 4, 1e-6f}};
+constexpr std::initializer_list<DeltaShape> kShapes = {
+    {2, 4, 64, 4, 1e-6f},  {1, 3, 16, 4, 1e-6f},  {1, 2, 48, 4, 1e-6f},   {1, 2, 256, 4, 1e-6f},
+    {2, 6, 128, 4, 1e-6f}, {2, 8, 128, 4, 1e-6f}, {16, 32, 128, 4, 1e-6f}};
+constexpr size_t kSomeShapes = 5;
 
 struct Outcome {
     std::vector<float> out, state;
@@ -69,11 +70,11 @@ class CudaDeltaNet : public CudaTest {
 };
 
 TEST_F(CudaDeltaNet, PromptMatchesTheHostAndDoesNotDependOnItsChunks) {
-    for (const DeltaShape& shape : kShapes) {
+    for (const DeltaShape& shape : cases(kSomeShapes, kShapes)) {
         SCOPED_TRACE(std::to_string(shape.value_heads) + " heads of " +
                      std::to_string(shape.head_dim));
-        for (const auto& [first, n] :
-             {std::pair{0u, 1u}, {0u, 64u}, {0u, 200u}, {37u, 150u}, {63u, 2u}, {128u, 1100u}}) {
+        for (const auto& [first, n] : cases<std::pair<uint32_t, uint32_t>>(
+                 3, {{0, 200}, {37, 150}, {63, 2}, {0, 1}, {0, 64}, {128, 1100}})) {
             gpu().reset();
             const Inputs in(shape, n);
             const Outcome host = expected(in, first, true), whole = got(in, first, true, n);
@@ -92,8 +93,9 @@ TEST_F(CudaDeltaNet, PromptMatchesTheHostAndDoesNotDependOnItsChunks) {
 
 // What an engine does: the convolution on the way, outputs in the place of spent channels.
 TEST_F(CudaDeltaNet, ConvolvesOnTheWay) {
-    for (const DeltaShape& shape : kShapes)
-        for (const auto& [first, n] : {std::pair{0u, 1u}, {62u, 5u}, {37u, 150u}, {128u, 700u}}) {
+    for (const DeltaShape& shape : cases(kSomeShapes, kShapes))
+        for (const auto& [first, n] :
+             cases<std::pair<uint32_t, uint32_t>>(3, {{0, 1}, {62, 5}, {37, 150}, {128, 700}})) {
             gpu().reset();
             Inputs in(shape, n);
             Random random(n + 1);
@@ -147,7 +149,7 @@ TEST_F(CudaDeltaNet, ConvolvesOnTheWay) {
 }
 
 TEST_F(CudaDeltaNet, DecodeMatchesTheHostAndDoesNotDependOnItsRows) {
-    for (const DeltaShape& shape : kShapes) {
+    for (const DeltaShape& shape : cases(kSomeShapes, kShapes)) {
         SCOPED_TRACE(std::to_string(shape.value_heads) + " heads of " +
                      std::to_string(shape.head_dim));
         gpu().reset();
@@ -165,7 +167,7 @@ TEST_F(CudaDeltaNet, DecodeMatchesTheHostAndDoesNotDependOnItsRows) {
 
 // One launch for the net and the norm behind it, against one after the other.
 TEST_F(CudaDeltaNet, DecodeWithItsNorm) {
-    for (const DeltaShape& shape : kShapes) {
+    for (const DeltaShape& shape : cases(kSomeShapes, kShapes)) {
         SCOPED_TRACE(std::to_string(shape.value_heads) + " heads of " +
                      std::to_string(shape.head_dim));
         gpu().reset();

@@ -140,6 +140,8 @@ class ExpertsTest : public CudaTest {
         }
         return result;
     }
+    // Rows of more than one tile each.
+    uint32_t many() const { return CudaTest::cases(1, {160u, 450u}).back(); }
     double fast_tolerance(const Case& c) {
         return c.gate == c.up && kernels().multiplies_integers(c.gate) ? kEightBits : kFast;
     }
@@ -173,17 +175,17 @@ TEST_F(ExpertsTest, EveryTypeInF32) {
 
 TEST_F(ExpertsTest, EveryTypeOfAPrompt) {
     for (const Case& c : cases()) {
-        const Run all = run(c, 450, Arithmetic::fast, false);
+        const Run all = run(c, many(), Arithmetic::fast, false);
         EXPECT_LT(distance(all.got, all.exact), fast_tolerance(c)) << name(c);
         const Run few = run(c, 5, Arithmetic::fast, false);
         EXPECT_TRUE(std::memcmp(few.got.data(), all.got.data(), few.got.size() * 4) == 0)
-            << name(c) << ": 5 rows give other bits than 450";
+            << name(c) << ": 5 rows give other bits than many";
     }
 }
 
 TEST_F(ExpertsTest, EveryTypeOfAPromptInF16) {
     for (const Case& c : cases()) {
-        const Run all = run(c, 450, Arithmetic::fast, false, kAll, CudaProducts::f16);
+        const Run all = run(c, many(), Arithmetic::fast, false, kAll, CudaProducts::f16);
         EXPECT_LT(distance(all.got, all.exact), kFast) << name(c);
     }
 }
@@ -197,13 +199,13 @@ TEST_F(ExpertsTest, PromptInIntegers) {
         const auto of = [&](uint32_t rows, bool host_codes) {
             return run(c, rows, Arithmetic::fast, false, kAll, CudaProducts::int8, host_codes);
         };
-        const Run all = of(450, true);
+        const Run all = of(many(), true);
         EXPECT_LT(distance(all.got, all.exact), kInt8) << name(c);
         for (const uint32_t rows : {5u, 31u, 140u}) {
             const Run few = of(rows, false);
             EXPECT_LT(distance(few.got, few.exact), kEightBits) << name(c);
             EXPECT_TRUE(std::memcmp(few.got.data(), all.got.data(), few.got.size() * 4) == 0)
-                << name(c) << ": " << rows << " rows give other bits than 450";
+                << name(c) << ": " << rows << " rows give other bits than many";
         }
     }
     const Run some =
@@ -216,7 +218,7 @@ TEST_F(ExpertsTest, PromptPartlyInIntegers) {
     using enum WeightType;
     for (const Case& c : {Case{q4_k, q4_k, q5_k, 512, 256}, Case{q8_0, q8_0, f16, 320, 96},
                           Case{q5_k, q5_k, q6_k, 512, 256}, Case{q4_k, q6_k, q8_0, 768, 96}}) {
-        const Run all = run(c, 450, Arithmetic::fast, false, kAll, CudaProducts::int8);
+        const Run all = run(c, many(), Arithmetic::fast, false, kAll, CudaProducts::int8);
         EXPECT_LT(distance(all.got, all.exact), kEightBits) << name(c);
         const Run few = run(c, 5, Arithmetic::fast, false, kAll, CudaProducts::int8);
         EXPECT_TRUE(std::memcmp(few.got.data(), all.got.data(), few.got.size() * 4) == 0)

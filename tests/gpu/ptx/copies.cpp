@@ -6,18 +6,21 @@
 
 namespace granary::test::ptx {
 
-void finish_copies(Warp& warp, uint32_t pending) {
+void finish_copies(Warp& warp, uint32_t pending, const Instruction& i) {
     while (!warp.copies.empty()) {
         const LateCopy& copy = warp.copies.front();
         if (warp.committed[copy.lane] < copy.group + 1 + pending) {
             // Lanes may be at different groups; in order within each.
             break;
         }
+        note_write(warp, copy.lane, copy.at, copy.bytes + copy.zeros, i);
         std::memcpy(copy.to, copy.from, copy.bytes);
         std::memset(copy.to + copy.bytes, 0, copy.zeros);
         warp.copies.pop_front();
     }
 }
+
+void bulk_copies(const Operation& o, FunctionRoom& room, Instruction& to);
 
 namespace {
 
@@ -33,6 +36,8 @@ void copy(Warp& w, const Instruction& i) {
                                    ? bytes
                                    : std::min(bytes, static_cast<uint32_t>(bits(w, i, 2, lane)));
         LateCopy late;
+        late.at = static_cast<uint32_t>(to);
+        note_write(w, lane, to, bytes, i);  // it may be made from now on
         late.to = shared_at(*w.block, to, bytes, i);
         late.from = taken > 0 ? memory_at(w, from, taken, i) : late.to;
         late.bytes = taken;
@@ -48,7 +53,7 @@ void commit(Warp& w, const Instruction&) {
 }
 
 void wait(Warp& w, const Instruction& i) {
-    finish_copies(w, static_cast<uint32_t>(i.value));
+    finish_copies(w, static_cast<uint32_t>(i.value), i);
 }
 
 void copies(const Operation& o, FunctionRoom& room, Instruction& to) {
@@ -73,7 +78,7 @@ void copies(const Operation& o, FunctionRoom& room, Instruction& to) {
         if (o.operands.size() > (policy ? 4u : 3u)) room.put(to, 2, o.operand(3), Type::u32);
         to.run = copy;
     } else {
-        o.unknown("not known");
+        bulk_copies(o, room, to);
     }
 }
 

@@ -66,10 +66,10 @@ class Decoder final : public FunctionRoom {
                 while (reader.take(","));
             }
         }
+        into_.added_at = most_shared_bytes(reader);
         body(reader, true);
         add_exit();
         into_.shared_bytes = align(shared_bytes_, 16);
-        if (into_.shared_bytes > kSharedOfLaunch) throw Fault("too much shared memory");
     }
 
     uint32_t constant(uint64_t bits, bool wide) override {
@@ -82,7 +82,28 @@ class Decoder final : public FunctionRoom {
         return found->second;
     }
 
+    uint32_t list(std::vector<uint32_t> registers) override {
+        into_.lists.push_back(std::move(registers));
+        return static_cast<uint32_t>(into_.lists.size() - 1);
+    }
+
   private:
+    // Of a kernel whose body comes next, whatever it calls.
+    uint32_t most_shared_bytes(Reader reader) const {
+        constexpr uint32_t kAlignment = 1024;  // of what the copy engine fills
+        uint32_t bytes = 0;
+        const auto add = [&](const Declared& declared) {
+            bytes = align(bytes, std::max(declared.alignment, 16u)) + declared.bytes;
+        };
+        for (const auto& [name, declared] : module_.shared) add(declared);
+        for (int depth = 0;;) {
+            const std::string_view word = reader.next();
+            if (word == ".shared") add(reader.declaration());
+            depth += word == "{" ? 1 : word == "}" ? -1 : 0;
+            if (depth == 0) return align(bytes, kAlignment);
+        }
+    }
+
     uint32_t new_register(uint32_t bytes, uint32_t count = 1) {
         const uint32_t at = into_.register_bytes;
         into_.register_bytes += count * (bytes == 0 ? 64 : bytes * kLanes);
@@ -93,8 +114,9 @@ class Decoder final : public FunctionRoom {
     void body(Reader& reader, bool whole_function) {
         reader.expect("{");
         if (!whole_function) scopes_.emplace_back();
+        const size_t first_jump = jumps_.size();
         while (!reader.take("}")) statement(reader);
-        if (whole_function) resolve_labels();
+        resolve_labels(first_jump, whole_function);
         if (!whole_function) scopes_.pop_back();
     }
 
@@ -119,8 +141,7 @@ class Decoder final : public FunctionRoom {
             return;
         }
         if (reader.peek(1) == ":") {
-            // Labels of a block within braces are its own, but nobody names two alike.
-            functions_.back().labels[word] = static_cast<uint32_t>(into_.code.size());
+            scopes_.back().labels[word] = static_cast<uint32_t>(into_.code.size());
             reader.next();
             reader.next();
             return;
@@ -203,7 +224,7 @@ class Decoder final : public FunctionRoom {
         if (const auto found = module_.shared.find(name); found != module_.shared.end()) {
             const auto [place, is_new] = module_shared_.try_emplace(name);
             if (is_new && found->second.bytes > 0) place->second = shared_place(found->second);
-            if (is_new && found->second.bytes == 0) place->second.number = kSharedOfLaunch;
+            if (is_new && found->second.bytes == 0) place->second.number = into_.added_at;
             return place->second;
         }
         return {};
@@ -312,7 +333,7 @@ class Decoder final : public FunctionRoom {
         if (name == "call") return call(reader, made);
         if (name == "bra") {
             made.control = Control::branch;
-            jumps_.push_back({into_.code.size(), reader.next(), functions_.size() - 1});
+            jumps_.push_back({into_.code.size(), reader.next()});
             reader.expect(";");
             into_.code.push_back(made);
             return;
@@ -333,14 +354,16 @@ class Decoder final : public FunctionRoom {
     }
 
     void build(const Operation& operation, Instruction& made) {
-        static constexpr auto kFamilies = {arithmetic_builder, bits_builder,   move_builder,
-                                           convert_builder,    memory_builder, copy_builder,
-                                           warp_builder,       matrix_builder};
+        static constexpr auto kFamilies = {
+            arithmetic_builder, bits_builder, move_builder,   convert_builder, memory_builder,
+            copy_builder,       warp_builder, matrix_builder, barrier_builder, warpgroup_builder};
         for (const auto family : kFamilies) {
             const Builder builder = family(operation.parts[0]);
             if (!builder) continue;
             builder(operation, *this, made);
-            if (made.run || made.control != Control::none) into_.code.push_back(made);
+            if (made.control == Control::nothing) return;
+            if (!made.run) operation.unknown("not of this type");
+            into_.code.push_back(made);
             return;
         }
         operation.unknown("not known");
@@ -378,7 +401,7 @@ class Decoder final : public FunctionRoom {
 
         Reader inside(module_.words, found->second.word);
         scopes_.emplace_back();
-        functions_.push_back({scopes_.size() - 1, {}, {}});
+        functions_.push_back({scopes_.size() - 1, {}});
         if (!results.empty()) scopes_.back().names[found->second.result] = results[0];
         inside.expect("(");
         for (size_t i = 0; !inside.take(")"); ++i) {
@@ -395,32 +418,36 @@ class Decoder final : public FunctionRoom {
         scopes_.pop_back();
     }
 
-    void resolve_labels() {
-        std::erase_if(jumps_, [&](const Jump& jump) {
-            if (jump.function != functions_.size() - 1) return false;
-            const auto found = functions_.back().labels.find(jump.label);
-            if (found == functions_.back().labels.end())
-                throw Fault("no label: " + std::string(jump.label));
-            into_.code[jump.at].target = found->second;
-            return true;
-        });
+    // Of the jumps from `first` on those to labels of the innermost braces, whose end this is; the
+    // others lead further out.
+    void resolve_labels(size_t first, bool all) {
+        const auto& labels = scopes_.back().labels;
+        const auto begin = jumps_.begin() + static_cast<ptrdiff_t>(first);
+        jumps_.erase(std::remove_if(begin, jumps_.end(),
+                                    [&](const Jump& jump) {
+                                        const auto found = labels.find(jump.label);
+                                        if (found == labels.end()) return false;
+                                        into_.code[jump.at].target = found->second;
+                                        return true;
+                                    }),
+                     jumps_.end());
+        if (all && jumps_.size() > first)
+            throw Fault("no label: " + std::string(jumps_[first].label));
     }
 
     struct Inside {
-        size_t scope;  // the first of its own
-        std::unordered_map<std::string_view, uint32_t> labels;
+        size_t scope;                 // the first of its own
         std::vector<size_t> returns;  // jumps to its end
     };
     struct Jump {
         size_t at;
         std::string_view label;
-        size_t function;
     };
 
     Module::Parts& module_;
     Function& into_;
     std::vector<Scope> scopes_;
-    std::vector<Inside> functions_{{0, {}, {}}};  // the kernel, and calls that it is in
+    std::vector<Inside> functions_{{0, {}}};  // the kernel, and calls that it is in
     std::vector<Jump> jumps_;
     std::map<std::pair<uint64_t, bool>, uint32_t> constants_;
     std::map<Special, Meaning> specials_;

@@ -11,6 +11,9 @@ namespace {
 // write.
 constexpr uint32_t kTurn = 1 << 16;
 
+// Instructions of a loop that does nothing but ask again.
+constexpr uint32_t kAsking = 4;
+
 // What was written by nobody is seen: as a number it is none.
 constexpr int kNobody = 0xff;
 
@@ -39,6 +42,7 @@ void pick_group(Warp& w) {
 // Runs until the warp waits at a barrier, has ended or has had its turn.
 void run_warp(Warp& w) {
     const Instruction* const code = w.block->function->code.data();
+    w.gives_way = w.only_asks = false;
     for (uint32_t left = kTurn; left > 0;) {
         pick_group(w);
         uint32_t nearest = ~uint32_t{0};  // where another group is
@@ -56,9 +60,14 @@ void run_warp(Warp& w) {
                 w.mask &= i.unless ? ~holds : holds;
             }
             switch (i.control) {
+                case Control::nothing:
                 case Control::none:
                     if (w.mask) i.run(w, i);
                     ++pc;
+                    if (w.gives_way) {
+                        w.only_asks = kTurn - left <= kAsking;
+                        left = 0;
+                    }
                     break;
                 case Control::branch:
                     regroup = w.groups.size() > 1;
@@ -164,7 +173,7 @@ class Runner::Place {
         const bool as_before = block.function == &function && block.warps.size() == warps;
         grow(registers_, size_t{function.register_bytes} * warps);
         grow(frames_, size_t{function.frame_bytes} * kLanes * warps);
-        grow(shared_, kSharedOfLaunch + launch.shared_bytes);
+        grow(shared_, function.added_at + launch.shared_bytes);
         parameters_ = launch.parameters;
         parameters_.resize(parameters_.size() + 16);
         block.function = &function;
@@ -195,8 +204,12 @@ class Runner::Place {
         const uint32_t threads = block.block[0] * block.block[1] * block.block[2];
         block.number = number;
         block.barriers = {};
+        block.counting.clear();
+        block.at_cluster.clear();
+        block.of_cluster = {};
+        block.races.begin(function.added_at + block.shared_of_launch, block.warps.size());
         std::memset(block.shared, kNobody, function.shared_bytes);
-        std::memset(block.shared + kSharedOfLaunch, kNobody, block.shared_of_launch);
+        std::memset(block.shared + function.added_at, kNobody, block.shared_of_launch);
         std::memset(frames_.data(), kNobody, block.warps.size() * kLanes * function.frame_bytes);
         for (Warp& w : block.warps) {
             const uint32_t first = w.number * kLanes;
@@ -262,9 +275,11 @@ void meet(Block& block, Barrier& barrier) {
     if (barrier.come < wanted) return;
     const std::vector<std::pair<Warp*, uint32_t>> waiting = std::move(barrier.waiting);
     const uint32_t count = barrier.count;
+    const Seen seen = std::move(barrier.seen);
     barrier = {};
     for (const auto& [warp, result] : waiting) {
         warp->at_barrier = false;
+        block.races.leave(warp->number, seen);
         if (result == kNoGuard) continue;
         for (uint32_t lane = 0; lane < kLanes; ++lane)
             if (warp->alive >> lane & 1) lanes<uint32_t>(*warp, result)[lane].value = count;
@@ -275,11 +290,14 @@ void meet(Block& block, Barrier& barrier) {
 void arrive_at_cluster(Warp& w, const Instruction&) {
     ClusterBarrier& barrier = w.block->cluster[0]->of_cluster;
     w.cluster_phase = barrier.phase;
+    w.block->races.arrive(w.number, w.block->at_cluster);
     size_t warps = 0;
     for (const Block* block : w.block->cluster) warps += block->warps.size();
     if (++barrier.come < warps) return;
     barrier.come = 0;
     ++barrier.phase;
+    for (Block* block : w.block->cluster)
+        for (const Warp& each : block->warps) block->races.leave(each.number, block->at_cluster);
     for (Warp* waiting : barrier.waiting) waiting->at_barrier = false;
     barrier.waiting.clear();
 }
@@ -293,9 +311,15 @@ void wait_for_cluster(Warp& w, const Instruction&) {
 
 // The blocks of one cluster, to their end.
 void Runner::run_cluster(uint32_t blocks) {
-    for (bool all_ended = false; !all_ended;) {
-        bool any_ran = false;
-        all_ended = true;
+    const auto never = [&](const char* what) {
+        Block& block = places_[0]->block;
+        const auto w = std::find_if(block.warps.begin(), block.warps.end(),
+                                    [](const Warp& each) { return !each.ended; });
+        fault(block, block.function->code[w == block.warps.end() ? 0 : w->groups[0].pc - 1], what);
+    };
+    // Rounds in which all that ran asked for what others do, and nothing else.
+    for (uint32_t idle_rounds = 0; idle_rounds < 3;) {
+        bool all_ended = true, any_ran = false, any_went_on = false;
         for (uint32_t rank = 0; rank < blocks; ++rank) {
             Block& block = places_[rank]->block;
             for (Warp& w : block.warps) {
@@ -304,19 +328,17 @@ void Runner::run_cluster(uint32_t blocks) {
                 if (w.at_barrier) continue;
                 any_ran = true;
                 run_warp(w);
+                any_went_on |= !w.only_asks;
                 // Those that have ended are not waited for.
                 if (w.ended)
                     for (Barrier& barrier : block.barriers) meet(block, barrier);
             }
         }
-        if (!all_ended && !any_ran) {
-            const Warp& w =
-                *std::find_if(places_[0]->block.warps.begin(), places_[0]->block.warps.end(),
-                              [](const Warp& each) { return !each.ended; });
-            fault(places_[0]->block, places_[0]->block.function->code[w.groups[0].pc - 1],
-                  "warps wait for warps that never come");
-        }
+        if (all_ended) return;
+        if (!any_ran) never("warps wait for warps that never come");
+        idle_rounds = any_went_on ? 0 : idle_rounds + 1;
     }
+    never("warps wait for a barrier in memory that nobody completes");
 }
 
 Runner::Runner() = default;

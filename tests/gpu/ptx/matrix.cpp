@@ -132,6 +132,7 @@ void load_matrices(Warp& w, const Instruction& i) {
             const uint64_t at = bits(w, i, 4, 8 * m + row) + i.value;
             if (at % 16 != 0) fault(*w.block, i, "an address that is not aligned");
             std::memcpy(matrices[m][row], shared_at(*w.block, at, 16, i), 16);
+            note_read(w, kNoLane, at, 16, i);
         }
     }
     for (uint32_t m = 0; m < i.parts; ++m)
@@ -139,18 +140,37 @@ void load_matrices(Warp& w, const Instruction& i) {
             set_bits(w, i, m, lane, spread<kTransposed>(matrices[m], lane));
 }
 
-void matrix_loads(const Operation& o, FunctionRoom& room, Instruction& to) {
+// The inverse, of parts.
+void store_matrices(Warp& w, const Instruction& i) {
+    for (uint32_t m = 0; m < i.parts; ++m) {
+        uint16_t matrix[8][8];
+        for (uint32_t lane = 0; lane < kLanes; ++lane)
+            for (uint32_t h = 0; h < 2; ++h)
+                matrix[lane % 4 * 2 + h][lane / 4] =
+                    static_cast<uint16_t>(word(w, i.at[m], lane) >> (16 * h));
+        for (uint32_t row = 0; row < 8; ++row) {
+            const uint64_t at = bits(w, i, 4, 8 * m + row) + i.value;
+            if (at % 16 != 0) fault(*w.block, i, "an address that is not aligned");
+            std::memcpy(shared_at(*w.block, at, 16, i), matrix[row], 16);
+            note_write(w, kNoLane, at, 16, i);
+        }
+    }
+}
+
+void matrix_moves(const Operation& o, FunctionRoom& room, Instruction& to) {
+    const bool loads = o.parts[0] == "ldmatrix";
     to.parts = o.has("x4") ? 4 : o.has("x2") ? 2 : 1;
-    const Operand& target = o.operand(0);
+    const Operand& target = o.operand(loads ? 0 : 1);
     if (!o.has("m8n8") || !o.has("b16") || target.kind != Operand::Kind::vector ||
         target.parts.size() != to.parts)
         o.unknown("not known");
     for (uint32_t m = 0; m < to.parts; ++m) room.put(to, m, target.parts[m], Type::b32);
-    Operand base = o.operand(1);
+    Operand base = o.operand(loads ? 1 : 0);
     to.value = base.number;
     base.kind = Operand::Kind::reg;
     room.put(to, 4, base, Type::b32);
-    to.run = o.has("trans") ? load_matrices<true> : load_matrices<false>;
+    if (!loads && !o.has("trans")) o.unknown("not known");
+    to.run = !loads ? store_matrices : o.has("trans") ? load_matrices<true> : load_matrices<false>;
     to.control = Control::together;
 }
 
@@ -174,8 +194,10 @@ void transpositions(const Operation& o, FunctionRoom& room, Instruction& to) {
 }  // namespace
 
 Builder matrix_builder(std::string_view name) {
-    static const std::map<std::string_view, Builder> builders{
-        {"mma", products}, {"ldmatrix", matrix_loads}, {"movmatrix", transpositions}};
+    static const std::map<std::string_view, Builder> builders{{"mma", products},
+                                                              {"ldmatrix", matrix_moves},
+                                                              {"stmatrix", matrix_moves},
+                                                              {"movmatrix", transpositions}};
     const auto found = builders.find(name);
     return found == builders.end() ? nullptr : found->second;
 }

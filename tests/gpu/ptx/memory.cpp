@@ -26,15 +26,15 @@ std::byte* shared_at(const Block& block, uint64_t offset, uint32_t bytes, const 
     }
     const uint64_t end = offset + bytes;
     const bool own = end <= block.function->shared_bytes;
-    const bool of_launch =
-        offset >= kSharedOfLaunch && end <= kSharedOfLaunch + block.shared_of_launch;
+    const bool of_launch = offset >= block.function->added_at &&
+                           end <= block.function->added_at + block.shared_of_launch;
     if (!own && !of_launch)
         fault(block, i,
               std::to_string(bytes) + " bytes at " + std::to_string(offset) +
                   " of shared memory, where the kernel has " +
                   std::to_string(block.function->shared_bytes) + " and the launch " +
                   std::to_string(block.shared_of_launch) + " from " +
-                  std::to_string(kSharedOfLaunch) + " on");
+                  std::to_string(block.function->added_at) + " on");
     return block.shared + offset;
 }
 
@@ -49,7 +49,7 @@ std::byte* memory_at(Warp& warp, uint64_t address, uint32_t bytes, const Instruc
             return inside({at, at + size});
         };
         const Function& function = *block.function;
-        if (own(block.shared, kSharedOfLaunch + block.shared_of_launch) ||
+        if (own(block.shared, function.added_at + block.shared_of_launch) ||
             own(warp.frames, size_t{kLanes} * function.frame_bytes) ||
             own(block.parameters, function.parameter_bytes))
             return reinterpret_cast<std::byte*>(address);
@@ -65,6 +65,20 @@ std::byte* memory_at(Warp& warp, uint64_t address, uint32_t bytes, const Instruc
     return reinterpret_cast<std::byte*>(address);
 }
 
+void note_read(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const Instruction& i) {
+    if (at >> kRankShift != 0) return;
+    const auto offset = static_cast<uint32_t>(at);
+    Races& races = warp.block->races;
+    if (!races.read(warp.number, lane, offset, bytes)) fault(*warp.block, i, races.what());
+}
+
+void note_write(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const Instruction& i) {
+    if (at >> kRankShift != 0) return;
+    const auto offset = static_cast<uint32_t>(at);
+    Races& races = warp.block->races;
+    if (!races.write(warp.number, lane, offset, bytes)) fault(*warp.block, i, races.what());
+}
+
 namespace {
 
 enum class Space : uint8_t { any, shared, frame, parameter };
@@ -74,6 +88,7 @@ constexpr uint32_t kBase = 4;  // register of the address; data are 0 to 3
 // Where the lanes' values lie. Errors: Fault, where one lies outside what the kernel may use.
 struct Places {
     std::array<std::byte*, kLanes> at;
+    bool in_shared = false;  // some may be
 };
 
 template <Space kSpace>
@@ -103,7 +118,7 @@ void find_places(Warp& w, const Instruction& i, uint32_t bytes, Places& places) 
         if (least >> kRankShift == most >> kRankShift) {
             (void)shared_at(*w.block, least, bytes, i);
             (void)shared_at(*w.block, most, bytes, i);
-            const bool same_part = (least < kSharedOfLaunch) == (most < kSharedOfLaunch);
+            const bool same_part = (least < function.added_at) == (most < function.added_at);
             if (least >> kRankShift == 0 && same_part) return offset_from(w.block->shared);
         }
         each_lane(
@@ -121,6 +136,7 @@ void find_places(Warp& w, const Instruction& i, uint32_t bytes, Places& places) 
         const Span known = w.block->known;
         const bool all_known =
             least >= known.begin && most < known.end && known.end - most >= bytes;
+        places.in_shared = !all_known;
         if (!all_known)
             each_lane(w, [&](uint32_t lane) { (void)memory_at(w, at[lane], bytes, i); });
         for (uint32_t lane = 0; lane < kLanes; ++lane)
@@ -128,10 +144,25 @@ void find_places(Warp& w, const Instruction& i, uint32_t bytes, Places& places) 
     }
 }
 
+// Calls note(lane, offset) for the lanes whose place is in the block's shared memory.
+template <Space kSpace, class F>
+void each_shared(const Warp& w, const Places& places, F&& note) {
+    if (kSpace != Space::shared && !(kSpace == Space::any && places.in_shared)) return;
+    const Block& block = *w.block;
+    const size_t size = block.function->added_at + block.shared_of_launch;
+    each_lane(w, [&](uint32_t lane) {
+        const auto offset = static_cast<size_t>(places.at[lane] - block.shared);
+        if (offset < size) note(lane, offset);  // not another block's, of the cluster
+    });
+}
+
 template <Space kSpace, class T>
 void load(Warp& w, const Instruction& i) {
     Places places;
-    find_places<kSpace>(w, i, static_cast<uint32_t>(sizeof(T)) * i.parts, places);
+    const uint32_t bytes = static_cast<uint32_t>(sizeof(T)) * i.parts;
+    find_places<kSpace>(w, i, bytes, places);
+    each_shared<kSpace>(w, places,
+                        [&](uint32_t lane, size_t at) { note_read(w, lane, at, bytes, i); });
     for (uint32_t p = 0; p < i.parts; ++p) {
         if (i.at[p] == kNoGuard) continue;
         // The host may write what a kernel waits for.
@@ -154,7 +185,10 @@ void load(Warp& w, const Instruction& i) {
 template <Space kSpace, class T>
 void store(Warp& w, const Instruction& i) {
     Places places;
-    find_places<kSpace>(w, i, static_cast<uint32_t>(sizeof(T)) * i.parts, places);
+    const uint32_t bytes = static_cast<uint32_t>(sizeof(T)) * i.parts;
+    find_places<kSpace>(w, i, bytes, places);
+    each_shared<kSpace>(w, places,
+                        [&](uint32_t lane, size_t at) { note_write(w, lane, at, bytes, i); });
     for (uint32_t p = 0; p < i.parts; ++p) {
         each_lane(w, [&](uint32_t lane) {
             __atomic_store_n(reinterpret_cast<T*>(places.at[lane]) + p,
@@ -331,7 +365,9 @@ void atomics(const Operation& o, FunctionRoom& room, Instruction& to) {
 }
 
 // What only tells the hardware what to expect, or orders what is in order here.
-void nothing(const Operation&, FunctionRoom&, Instruction&) {}
+void nothing(const Operation&, FunctionRoom&, Instruction& to) {
+    to.control = Control::nothing;
+}
 
 }  // namespace
 

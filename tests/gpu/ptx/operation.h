@@ -59,6 +59,8 @@ class FunctionRoom {
     virtual ~FunctionRoom() = default;
     // A register that holds `bits` in every lane, of 8 bytes where `wide`, else of 4.
     virtual uint32_t constant(uint64_t bits, bool wide) = 0;
+    // Keeps a list of registers; its number in Function::lists.
+    virtual uint32_t list(std::vector<uint32_t> registers) = 0;
 
     // Sets register number `i` of the instruction: a register, or a number of the type's size.
     void put(Instruction& to, uint32_t i, const Operand& operand, Type type);
@@ -75,5 +77,7 @@ Builder memory_builder(std::string_view name);
 Builder copy_builder(std::string_view name);
 Builder warp_builder(std::string_view name);
 Builder matrix_builder(std::string_view name);
+Builder barrier_builder(std::string_view name);
+Builder warpgroup_builder(std::string_view name);
 
 }  // namespace granary::test::ptx

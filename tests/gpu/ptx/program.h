@@ -25,6 +25,7 @@ using Handler = void (*)(Warp&, const Instruction&);
 
 enum class Control : uint8_t {
     none,
+    nothing,   // it only tells hardware what to expect: not kept
     branch,    // to `target`, where the guard holds
     exit,      // of the lanes where the guard holds
     together,  // once all lanes that it names have come
@@ -32,9 +33,6 @@ enum class Control : uint8_t {
 };
 
 inline constexpr uint32_t kNoGuard = ~uint32_t{0};
-
-// Where the shared memory begins that a launch adds to a kernel's own.
-inline constexpr uint32_t kSharedOfLaunch = 64 << 10;
 
 struct Instruction {
     Handler run = nullptr;
@@ -86,11 +84,13 @@ struct Function {
         Special special;
     };
     std::vector<SpecialAt> specials;
+    std::vector<std::vector<uint32_t>> lists;  // registers, of operations with many
     uint32_t parameter_bytes = 0;
     std::vector<uint32_t> parameters;  // bytes of each, for launches
     std::vector<uint32_t> parameter_at;
     uint32_t frame_bytes = 0;   // local memory of a lane
     uint32_t shared_bytes = 0;  // of a block, but for what a launch adds
+    uint32_t added_at = 0;      // where that begins: behind all that could stand before it
     uint32_t threads = 1024;    // a block has at most
     uint32_t cluster = 1;       // blocks of a cluster
 };

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "tests/gpu/ptx/program.h"
+#include "tests/gpu/ptx/races.h"
 
 namespace granary::test::ptx {
 
@@ -28,6 +29,7 @@ struct Group {
 
 // A copy to shared memory that was begun and is not waited for yet.
 struct LateCopy {
+    uint32_t at;  // in shared memory
     std::byte* to;
     const std::byte* from;
     uint32_t bytes, zeros;  // zeros behind the bytes
@@ -44,6 +46,8 @@ struct Warp {
     std::vector<Group> groups;  // all lanes that are alive; the one at hand is `now`
     size_t now = 0;
     bool at_barrier = false;
+    // It has asked in vain for what others do, and this turn did so and nothing else.
+    bool gives_way = false, only_asks = false;
     bool ended = false;
     std::deque<LateCopy> copies;
     std::array<uint32_t, kLanes> committed{};  // groups of copies, by lane
@@ -52,12 +56,27 @@ struct Warp {
     Group& group() { return groups[now]; }
 };
 
+// A barrier in shared memory that counts arrivals and bytes.
+struct CountingBarrier {
+    uint32_t count = 0, pending = 0, phase = 0;
+    int64_t bytes = 0;  // that are expected yet
+    // A copy that tells it of its bytes.
+    struct Copy {
+        std::function<void()> make;
+        int64_t bytes;
+        Seen seen;  // by the warp that began it
+    };
+    std::vector<Copy> late;
+    Seen seen;  // by those who came
+};
+
 // A barrier of a block, by number.
 struct Barrier {
     uint32_t come = 0, wanted = 0;                    // threads; 0: all that there are
     uint32_t count = 0;                               // of predicates that hold
     bool ordered = false;                             // `wanted` is told
     std::vector<std::pair<Warp*, uint32_t>> waiting;  // and where the count goes
+    Seen seen;                                        // by those who came
 };
 
 // The one that the blocks of a cluster have in common.
@@ -78,8 +97,11 @@ struct Block {
     Span known;  // where the last access was
     std::vector<Warp> warps;
     std::array<Barrier, 16> barriers;
-    std::vector<Block*> cluster;  // itself among them
-    ClusterBarrier of_cluster;    // where it is the first
+    std::map<uint32_t, CountingBarrier> counting;  // by place in shared memory
+    std::vector<Block*> cluster;                   // itself among them
+    ClusterBarrier of_cluster;                     // where it is the first
+    Seen at_cluster;                               // by its warps that came to that barrier
+    Races races;
 };
 
 // ---- registers
@@ -138,8 +160,14 @@ std::byte* shared_at(const Block& block, uint64_t offset, uint32_t bytes, const 
 // kernel may use.
 std::byte* memory_at(Warp& warp, uint64_t address, uint32_t bytes, const Instruction& i);
 
+// Tells of an access to the block's own shared memory. Errors: Fault, where nothing puts it in
+// order with another. kNoLane: all lanes together.
+inline constexpr uint32_t kNoLane = kLanes;
+void note_read(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const Instruction& i);
+void note_write(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const Instruction& i);
+
 // Carries out what was begun and belongs to groups of copies older than the last `pending`.
-void finish_copies(Warp& warp, uint32_t pending);
+void finish_copies(Warp& warp, uint32_t pending, const Instruction& i);
 
 [[noreturn]] void fault(const Block& block, const Instruction& i, const std::string& what);
 

@@ -147,6 +147,7 @@ void come(Warp& w, const Instruction& i) {
         barrier.wanted = static_cast<uint32_t>(bits(w, i, 2, lane));
     }
     barrier.come += kLanes;
+    w.block->races.arrive(w.number, barrier.seen);
     if (i.value == kArrive) return meet(*w.block, barrier);
     if (i.value == kCount)
         barrier.count += static_cast<uint32_t>(std::popcount(predicate(w, i.at[3]) & w.mask));
@@ -155,7 +156,9 @@ void come(Warp& w, const Instruction& i) {
     meet(*w.block, barrier);
 }
 
-void same_place(Warp&, const Instruction&) {}
+void same_place(Warp& w, const Instruction&) {
+    w.block->races.step(w.number);
+}
 
 void barriers(const Operation& o, FunctionRoom& room, Instruction& to) {
     if (o.has("warp")) {
