@@ -105,18 +105,37 @@ Status cuFuncGetAttribute(int* value, int attribute, Function function) {
 Status cuFuncSetAttribute(Function, int, int) {
     return 0;
 }
+}  // extern "C"
+
+namespace {
+
+Status launch_kernel(Function function, const std::array<uint32_t, 3>& grid,
+                     const std::array<uint32_t, 3>& block, unsigned shared_bytes, bool early,
+                     void** arguments) {
+    if (machine.lost) return machine.lost;
+    if (fake_cuda_fault == kGrows) machine.lost_bytes += 4096;
+    return machine.give(launch(*reinterpret_cast<const Kernel*>(function), grid, block,
+                               shared_bytes, early, arguments));
+}
+
+}  // namespace
+
+extern "C" {
+
 Status cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                       Stream, void** arguments, void**) {
-    if (machine.lost) return machine.lost;
-    if (fake_cuda_fault == kGrows) machine.lost_bytes += 4096;
-    return machine.give(launch(*reinterpret_cast<const Kernel*>(function), {grid_x, grid_y, grid_z},
-                               {block_x, block_y, block_z}, shared_bytes, arguments));
+    return launch_kernel(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z},
+                         shared_bytes, false, arguments);
 }
 Status cuLaunchKernelEx(const LaunchConfig* config, Function function, void** arguments, void**) {
-    return cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2],
-                          config->block[0], config->block[1], config->block[2],
-                          config->shared_bytes, config->stream, arguments, nullptr);
+    const LaunchAttribute one;
+    const bool early = config->attribute_count == 1 && config->attributes[0].id == one.id &&
+                       config->attributes[0].value[0] == 1;
+    if (config->attribute_count != (early ? 1u : 0u)) return kInvalid;
+    return launch_kernel(function, {config->grid[0], config->grid[1], config->grid[2]},
+                         {config->block[0], config->block[1], config->block[2]},
+                         config->shared_bytes, early, arguments);
 }
 
 }  // extern "C"

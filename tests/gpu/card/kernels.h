@@ -25,8 +25,12 @@ struct Kernel;
 const Kernel* find_kernel(const std::string& name);
 // The architecture that it was written for: 80.
 int target_of(const Kernel& kernel);
-// The work of a launch. `arguments` point at each argument, which are taken now.
+// The work of a launch, which may begin while the kernels ahead run where `early`. `arguments`
+// point at each argument, which are taken now.
 Work launch(const Kernel& kernel, const std::array<uint32_t, 3>& grid,
-            const std::array<uint32_t, 3>& block, uint32_t shared_bytes, void** arguments);
+            const std::array<uint32_t, 3>& block, uint32_t shared_bytes, bool early,
+            void** arguments);
+// Called by the thread that works, for all work but launches.
+void other_work();
 
 }  // namespace granary::test::card

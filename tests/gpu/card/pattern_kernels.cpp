@@ -27,8 +27,10 @@ int target_of(const Kernel&) {
     return 0;
 }
 
+void other_work() {}
+
 Work launch(const Kernel& kernel, const std::array<uint32_t, 3>&, const std::array<uint32_t, 3>&,
-            uint32_t, void** arguments) {
+            uint32_t, bool, void** arguments) {
     auto* const words = *static_cast<uint64_t**>(arguments[0]);
     const uint64_t count = *static_cast<uint64_t*>(arguments[1]);
     const uint64_t seed = *static_cast<uint64_t*>(arguments[2]);

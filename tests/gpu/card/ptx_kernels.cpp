@@ -63,6 +63,12 @@ Library& library() {
     return the_library;
 }
 
+// Of the one thread that works.
+ptx::Runner& runner() {
+    static ptx::Runner the_runner;
+    return the_runner;
+}
+
 ptx::Span memory_around(uintptr_t address) {
     Span span = usable_around(address);
     if (span.end == 0) span = library().variable_around(address);
@@ -94,22 +100,27 @@ int target_of(const Kernel& kernel) {
     return kernel.target;
 }
 
+void other_work() {
+    runner().other_work();
+}
+
 Work launch(const Kernel& kernel, const std::array<uint32_t, 3>& grid,
-            const std::array<uint32_t, 3>& block, uint32_t shared_bytes, void** arguments) {
+            const std::array<uint32_t, 3>& block, uint32_t shared_bytes, bool early,
+            void** arguments) {
     ptx::Launch launch;
     launch.function = kernel.function;
     launch.grid = grid;
     launch.block = block;
     launch.shared_bytes = shared_bytes;
+    launch.early = early;
     launch.parameters.resize(kernel.function->parameter_bytes);
     for (size_t i = 0; i < kernel.function->parameters.size(); ++i)
         std::memcpy(launch.parameters.data() + kernel.function->parameter_at[i], arguments[i],
                     kernel.function->parameters[i]);
     return [launch = std::move(launch)]() -> Status {
         static const ptx::FindMemory memory = memory_around;
-        static ptx::Runner runner;  // of the one thread that works
         try {
-            runner.run(launch, memory);
+            runner().run(launch, memory);
         } catch (const ptx::Fault& fault) {
             std::fprintf(stderr, "%s\n", fault.what());
             return kLaunchFailed;

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "tests/gpu/card/card.h"
+#include "tests/gpu/card/kernels.h"
 
 namespace granary::test::card {
 
@@ -149,6 +149,7 @@ Status cuMemsetD8Async(Address to, unsigned char byte, size_t bytes, Stream) {
     if (machine.lost) return machine.lost;
     if (!usable(reinterpret_cast<void*>(to), bytes)) return kInvalid;
     return machine.give([=] {
+        other_work();
         std::memset(reinterpret_cast<void*>(to), byte, bytes);
         return 0;
     });
@@ -161,6 +162,7 @@ Status cuMemcpyAsync(Address to, Address from, size_t bytes, Stream) {
     if (!usable(target, bytes) || !usable(source, bytes)) return kInvalid;
     if (is_pinned(source)) {
         const Status status = machine.give([=] {
+            other_work();
             std::memmove(target, source, bytes);
             return 0;
         });
@@ -170,6 +172,7 @@ Status cuMemcpyAsync(Address to, Address from, size_t bytes, Stream) {
     const auto* const begin = static_cast<const std::byte*>(source);
     auto taken = std::make_shared<std::vector<std::byte>>(begin, begin + bytes);
     return machine.give([=] {
+        other_work();
         std::memcpy(target, taken->data(), bytes);
         return 0;
     });

@@ -48,6 +48,7 @@ void arrive_once(Warp& w, uint64_t at, const Instruction& i) {
     Block& block = *w.block;
     CountingBarrier& barrier = barrier_at(block, at, i);
     block.races.arrive(w.number, barrier.seen);
+    barrier.waited |= w.waited != 0;
     if (barrier.pending == 0) fault(block, i, "more arrivals than the phase counts");
     --barrier.pending;
     end_phase_where_complete(barrier);
@@ -86,6 +87,7 @@ void has_ended(Warp& w, const Instruction& i) {
         const bool over = (barrier.phase & 1) != (bits(w, i, 2, lane) & 1);
         ended |= static_cast<uint32_t>(over) << lane;
         if (over) w.block->races.leave(w.number, barrier.seen);
+        if (over && barrier.waited) w.waited |= 1u << lane;
     });
     if (ended) w.block->races.step(w.number);
     uint32_t& p = predicate(w, i.at[0]);

@@ -40,6 +40,7 @@ void copy(Warp& w, const Instruction& i) {
         note_write(w, lane, to, bytes, i);  // it may be made from now on
         late.to = shared_at(*w.block, to, bytes, i);
         late.from = taken > 0 ? memory_at(w, from, taken, i) : late.to;
+        if (taken > 0) note_global_read(w, lane, from, taken, i);
         late.bytes = taken;
         late.zeros = bytes - taken;
         late.lane = lane;

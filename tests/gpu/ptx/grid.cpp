@@ -11,8 +11,9 @@ namespace {
 // write.
 constexpr uint32_t kTurn = 1 << 16;
 
-// Instructions of a loop that does nothing but ask again.
-constexpr uint32_t kAsking = 4;
+// Instructions of a loop that does nothing but ask again, and how often all warps may have done
+// nothing else.
+constexpr uint32_t kAsking = 4, kIdleRounds = 3;
 
 // What was written by nobody is seen: as a number it is none.
 constexpr int kNobody = 0xff;
@@ -205,6 +206,7 @@ class Runner::Place {
         block.number = number;
         block.barriers = {};
         block.counting.clear();
+        block.waited = block.let_next_first = false;
         block.at_cluster.clear();
         block.of_cluster = {};
         block.races.begin(function.added_at + block.shared_of_launch, block.warps.size());
@@ -219,6 +221,7 @@ class Runner::Place {
             w.at_barrier = w.ended = false;
             w.copies.clear();
             w.committed = {};
+            w.waited = block.early->early() ? 0 : kAll;
             for (const auto& special : function.specials)
                 for (uint32_t lane = 0; lane < kLanes; ++lane)
                     lanes<uint32_t>(w, special.at)[lane].value =
@@ -276,10 +279,12 @@ void meet(Block& block, Barrier& barrier) {
     const std::vector<std::pair<Warp*, uint32_t>> waiting = std::move(barrier.waiting);
     const uint32_t count = barrier.count;
     const Seen seen = std::move(barrier.seen);
+    const bool waited = barrier.waited;
     barrier = {};
     for (const auto& [warp, result] : waiting) {
         warp->at_barrier = false;
         block.races.leave(warp->number, seen);
+        if (waited) warp->waited = kAll;
         if (result == kNoGuard) continue;
         for (uint32_t lane = 0; lane < kLanes; ++lane)
             if (warp->alive >> lane & 1) lanes<uint32_t>(*warp, result)[lane].value = count;
@@ -296,8 +301,14 @@ void arrive_at_cluster(Warp& w, const Instruction&) {
     if (++barrier.come < warps) return;
     barrier.come = 0;
     ++barrier.phase;
-    for (Block* block : w.block->cluster)
-        for (const Warp& each : block->warps) block->races.leave(each.number, block->at_cluster);
+    const bool waited = std::any_of(w.block->cluster.begin(), w.block->cluster.end(),
+                                    [](const Block* block) { return block->waited; });
+    for (Block* block : w.block->cluster) {
+        for (Warp& each : block->warps) {
+            block->races.leave(each.number, block->at_cluster);
+            if (waited) each.waited = kAll;
+        }
+    }
     for (Warp* waiting : barrier.waiting) waiting->at_barrier = false;
     barrier.waiting.clear();
 }
@@ -318,7 +329,7 @@ void Runner::run_cluster(uint32_t blocks) {
         fault(block, block.function->code[w == block.warps.end() ? 0 : w->groups[0].pc - 1], what);
     };
     // Rounds in which all that ran asked for what others do, and nothing else.
-    for (uint32_t idle_rounds = 0; idle_rounds < 3;) {
+    for (uint32_t idle_rounds = 0;;) {
         bool all_ended = true, any_ran = false, any_went_on = false;
         for (uint32_t rank = 0; rank < blocks; ++rank) {
             Block& block = places_[rank]->block;
@@ -334,11 +345,16 @@ void Runner::run_cluster(uint32_t blocks) {
                     for (Barrier& barrier : block.barriers) meet(block, barrier);
             }
         }
-        if (all_ended) return;
+        if (all_ended) break;
         if (!any_ran) never("warps wait for warps that never come");
         idle_rounds = any_went_on ? 0 : idle_rounds + 1;
+        if (idle_rounds == kIdleRounds)
+            never("warps wait for a barrier in memory that nobody completes");
     }
-    never("warps wait for a barrier in memory that nobody completes");
+    for (uint32_t rank = 0; rank < blocks; ++rank) {
+        const Block& block = places_[rank]->block;
+        early_.block_ends(block.waited, block.let_next_first);
+    }
 }
 
 Runner::Runner() = default;
@@ -346,11 +362,13 @@ Runner::~Runner() = default;
 
 void Runner::run(const Launch& launch, const FindMemory& memory) {
     check(launch);
+    early_.begin(launch.function->name, launch.early);
     const uint32_t blocks = launch.function->cluster;
     std::vector<Block*> cluster;
     for (uint32_t rank = 0; rank < blocks; ++rank) {
         if (places_.size() == rank) places_.push_back(std::make_unique<Place>());
         places_[rank]->prepare(launch, memory, rank);
+        places_[rank]->block.early = &early_;
         cluster.push_back(&places_[rank]->block);
     }
     for (Block* const block : cluster) block->cluster = cluster;
@@ -361,6 +379,8 @@ void Runner::run(const Launch& launch, const FindMemory& memory) {
                     places_[rank]->begin({x + rank, y, z});
                 run_cluster(blocks);
             }
+    if (!early_.end())
+        throw Fault(launch.function->name + ": it ends without having waited for those ahead");
 }
 
 }  // namespace granary::test::ptx

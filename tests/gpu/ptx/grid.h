@@ -10,6 +10,7 @@ struct Launch {
     const Function* function = nullptr;
     std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
     uint32_t shared_bytes = 0;          // beside the kernel's own
+    bool early = false;                 // it may begin while the kernels ahead run
     std::vector<std::byte> parameters;  // as the kernel lays them out
 };
 
@@ -20,11 +21,14 @@ class Runner {
     ~Runner();
     // Errors: Fault, with kernel, block and instruction.
     void run(const Launch& launch, const FindMemory& memory);
+    // Something else was done meanwhile, which waited for all kernels.
+    void other_work() { early_.other_work(); }
 
   private:
     class Place;
     void run_cluster(uint32_t blocks);
     std::vector<std::unique_ptr<Place>> places_;
+    EarlyLaunches early_;
 };
 
 // Lets the warps go that wait at a barrier, once all have come.

@@ -79,6 +79,20 @@ void note_write(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const In
     if (!races.write(warp.number, lane, offset, bytes)) fault(*warp.block, i, races.what());
 }
 
+void note_global_read(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes,
+                      const Instruction& i) {
+    if (warp.waited >> lane & 1) return;
+    if (const std::string writer = warp.block->early->writer_of(at, at + bytes); !writer.empty())
+        fault(*warp.block, i,
+              "reads before it waits for the kernels ahead what " + writer + " writes");
+}
+
+void note_global_write(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes,
+                       const Instruction& i) {
+    if (!(warp.waited >> lane & 1)) fault(*warp.block, i, "writes before it waits for those ahead");
+    warp.block->early->wrote(at, at + bytes);
+}
+
 namespace {
 
 enum class Space : uint8_t { any, shared, frame, parameter };
@@ -156,6 +170,17 @@ void each_shared(const Warp& w, const Places& places, F&& note) {
     });
 }
 
+// Calls note(lane, address) for the lanes whose place is in global memory.
+template <Space kSpace, class F>
+void each_global(const Warp& w, const Places& places, F&& note) {
+    if (kSpace != Space::any) return;
+    const Span global = w.block->known;
+    each_lane(w, [&](uint32_t lane) {
+        const auto at = reinterpret_cast<uintptr_t>(places.at[lane]);
+        if (at >= global.begin && at < global.end) note(lane, at);
+    });
+}
+
 template <Space kSpace, class T>
 void load(Warp& w, const Instruction& i) {
     Places places;
@@ -163,6 +188,10 @@ void load(Warp& w, const Instruction& i) {
     find_places<kSpace>(w, i, bytes, places);
     each_shared<kSpace>(w, places,
                         [&](uint32_t lane, size_t at) { note_read(w, lane, at, bytes, i); });
+    if (w.waited != kAll)
+        each_global<kSpace>(w, places, [&](uint32_t lane, uint64_t at) {
+            note_global_read(w, lane, at, bytes, i);
+        });
     for (uint32_t p = 0; p < i.parts; ++p) {
         if (i.at[p] == kNoGuard) continue;
         // The host may write what a kernel waits for.
@@ -189,6 +218,8 @@ void store(Warp& w, const Instruction& i) {
     find_places<kSpace>(w, i, bytes, places);
     each_shared<kSpace>(w, places,
                         [&](uint32_t lane, size_t at) { note_write(w, lane, at, bytes, i); });
+    each_global<kSpace>(
+        w, places, [&](uint32_t lane, uint64_t at) { note_global_write(w, lane, at, bytes, i); });
     for (uint32_t p = 0; p < i.parts; ++p) {
         each_lane(w, [&](uint32_t lane) {
             __atomic_store_n(reinterpret_cast<T*>(places.at[lane]) + p,
@@ -288,6 +319,9 @@ template <Space kSpace, class T, Change kChange>
 void change(Warp& w, const Instruction& i) {
     Places places;
     find_places<kSpace>(w, i, sizeof(T), places);
+    each_global<kSpace>(w, places, [&](uint32_t lane, uint64_t at) {
+        note_global_write(w, lane, at, sizeof(T), i);
+    });
     each_lane(w, [&](uint32_t lane) {
         auto* const at = reinterpret_cast<T*>(places.at[lane]);
         const uint64_t bits_b = bits(w, i, 1, lane);
@@ -364,6 +398,17 @@ void atomics(const Operation& o, FunctionRoom& room, Instruction& to) {
     if (!to.run) o.unknown("not in this form");
 }
 
+void wait_for_those_ahead(Warp& w, const Instruction&) {
+    w.waited |= w.mask;
+    w.block->waited = true;
+}
+void let_next_begin(Warp& w, const Instruction&) {
+    w.block->let_next_first |= !w.block->waited;
+}
+void early_launches(const Operation& o, FunctionRoom&, Instruction& to) {
+    to.run = o.has("wait") ? wait_for_those_ahead : let_next_begin;
+}
+
 // What only tells the hardware what to expect, or orders what is in order here.
 void nothing(const Operation&, FunctionRoom&, Instruction& to) {
     to.control = Control::nothing;
@@ -373,10 +418,12 @@ void nothing(const Operation&, FunctionRoom&, Instruction& to) {
 
 Builder memory_builder(std::string_view name) {
     static const std::map<std::string_view, Builder> builders{
-        {"ld", loads_and_stores},    {"ldu", loads_and_stores}, {"st", loads_and_stores},
-        {"atom", atomics},           {"red", atomics},          {"membar", nothing},
-        {"fence", nothing},          {"prefetch", nothing},     {"createpolicy", nothing},
-        {"griddepcontrol", nothing}, {"nanosleep", nothing},    {"setmaxnreg", nothing},
+        {"ld", loads_and_stores},  {"ldu", loads_and_stores},
+        {"st", loads_and_stores},  {"atom", atomics},
+        {"red", atomics},          {"membar", nothing},
+        {"fence", nothing},        {"prefetch", nothing},
+        {"createpolicy", nothing}, {"griddepcontrol", early_launches},
+        {"nanosleep", nothing},    {"setmaxnreg", nothing},
     };
     const auto found = builders.find(name);
     return found == builders.end() ? nullptr : found->second;

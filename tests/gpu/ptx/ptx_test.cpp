@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "tests/gpu/ptx/grid.h"
@@ -228,6 +229,49 @@ TEST(Ptx, BarriersInMemoryCountArrivals) {
     EXPECT_FAULT("that nobody completes", both("33", arrive, "0"), 64);
     // The next phase ends too, so that the first one's parity has come again.
     EXPECT_FAULT("that nobody completes", both("32", arrive + arrive, "0"), 64);
+}
+
+// Kernels of one queue, all but the first of which begin early. What the last one ends in.
+std::string fault_of_chain(const std::vector<std::string>& bodies) {
+    std::vector<uint32_t> out(32);
+    uint32_t* const data = out.data();
+    const auto begin = reinterpret_cast<uintptr_t>(data);
+    const FindMemory memory = [&](uintptr_t) { return Span{begin, begin + 4 * out.size()}; };
+    std::vector<std::unique_ptr<Module>> modules;
+    Runner runner;
+    for (size_t i = 0; i < bodies.size(); ++i) {
+        modules.push_back(std::make_unique<Module>(kernel(bodies[i])));
+        Launch launch;
+        launch.function = modules.back()->kernel("test");
+        launch.block = {32, 1, 1};
+        launch.early = i > 0;
+        launch.parameters.resize(8);
+        std::memcpy(launch.parameters.data(), &data, 8);
+        try {
+            runner.run(launch, memory);
+        } catch (const Fault& fault) {
+            return std::to_string(i) + ": " + fault.what();
+        }
+    }
+    return {};
+}
+
+TEST(Ptx, KernelsThatBeginEarlyWaitForWhatTheyTouch) {
+    const std::string wait = "griddepcontrol.wait;\n", next = "griddepcontrol.launch_dependents;\n",
+                      write = "st.global.u32 [%rd3], 1;\n", read = "ld.global.u32 %r2, [%rd3];\n";
+    const auto says = [](const std::vector<std::string>& bodies, const std::string& said) {
+        const std::string fault = fault_of_chain(bodies);
+        EXPECT_NE(fault.find(said), std::string::npos) << fault;
+    };
+    EXPECT_EQ(fault_of_chain({write, wait + read}), "");
+    EXPECT_EQ(fault_of_chain({write, "bar.sync 0;\n" + wait + "bar.sync 0;\n" + read}), "");
+    says({write, read + wait}, "1: test");
+    says({write, read + wait}, "reads before it waits for the kernels ahead what test writes");
+    says({"", write + wait}, "writes before it waits");
+    says({"", read}, "it ends without having waited");
+    // The first has ended where the second let the third begin behind its wait, and only there.
+    EXPECT_EQ(fault_of_chain({write, wait + next, read + wait}), "");
+    says({write, next + wait, read + wait}, "2: test");
 }
 
 // A copy that is not waited for has not been made.

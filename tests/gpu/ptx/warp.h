@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 
+#include "tests/gpu/ptx/early.h"
 #include "tests/gpu/ptx/program.h"
 #include "tests/gpu/ptx/races.h"
 
@@ -43,6 +44,7 @@ struct Warp {
     std::byte* frames = nullptr;  // local memory, lane by lane
     uint32_t mask = 0;            // of the lanes that the instruction at hand is for
     uint32_t alive = kAll;
+    uint32_t waited = 0;        // lanes that know that the kernels ahead have ended
     std::vector<Group> groups;  // all lanes that are alive; the one at hand is `now`
     size_t now = 0;
     bool at_barrier = false;
@@ -67,7 +69,8 @@ struct CountingBarrier {
         Seen seen;  // by the warp that began it
     };
     std::vector<Copy> late;
-    Seen seen;  // by those who came
+    Seen seen;            // by those who came
+    bool waited = false;  // some of them, for the kernels ahead
 };
 
 // A barrier of a block, by number.
@@ -77,6 +80,7 @@ struct Barrier {
     bool ordered = false;                             // `wanted` is told
     std::vector<std::pair<Warp*, uint32_t>> waiting;  // and where the count goes
     Seen seen;                                        // by those who came
+    bool waited = false;  // some of those who came, for the kernels ahead
 };
 
 // The one that the blocks of a cluster have in common.
@@ -102,6 +106,9 @@ struct Block {
     ClusterBarrier of_cluster;                     // where it is the first
     Seen at_cluster;                               // by its warps that came to that barrier
     Races races;
+    EarlyLaunches* early = nullptr;
+    bool waited = false;          // some lane, for the kernels ahead
+    bool let_next_first = false;  // let the next one begin before that
 };
 
 // ---- registers
@@ -165,6 +172,12 @@ std::byte* memory_at(Warp& warp, uint64_t address, uint32_t bytes, const Instruc
 inline constexpr uint32_t kNoLane = kLanes;
 void note_read(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const Instruction& i);
 void note_write(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const Instruction& i);
+
+// Tells of an access to global memory. Errors: Fault, where the kernel should have waited for those
+// ahead of it.
+void note_global_read(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const Instruction& i);
+void note_global_write(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes,
+                       const Instruction& i);
 
 // Carries out what was begun and belongs to groups of copies older than the last `pending`.
 void finish_copies(Warp& warp, uint32_t pending, const Instruction& i);

@@ -148,6 +148,7 @@ void come(Warp& w, const Instruction& i) {
     }
     barrier.come += kLanes;
     w.block->races.arrive(w.number, barrier.seen);
+    barrier.waited |= w.waited != 0;
     if (i.value == kArrive) return meet(*w.block, barrier);
     if (i.value == kCount)
         barrier.count += static_cast<uint32_t>(std::popcount(predicate(w, i.at[3]) & w.mask));
@@ -158,6 +159,7 @@ void come(Warp& w, const Instruction& i) {
 
 void same_place(Warp& w, const Instruction&) {
     w.block->races.step(w.number);
+    if (w.waited & w.mask) w.waited |= w.mask;
 }
 
 void barriers(const Operation& o, FunctionRoom& room, Instruction& to) {
