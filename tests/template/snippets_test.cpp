@@ -3,10 +3,10 @@
 // of them under Python 3.11: operators, filters, tests, methods, scopes and whitespace.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "granary/chat_template.h"
+#include "tests/unpacked.h"
 
 namespace granary {
 namespace {
@@ -20,8 +20,8 @@ Result<std::string> render(const std::string& source, const Json& context = Json
 }
 
 TEST(ChatTemplateSnippets, BehaveAsInJinja2) {
-    std::ifstream stream(GRANARY_TEST_DATA "/template_snippets.json");
-    const Json recorded = Json::parse(stream);
+    const Json recorded =
+        Json::parse(test::unpacked(GRANARY_TEST_DATA "/template_snippets.json.gz"));
     Json context = recorded["context"];
     context["now"] = recorded["now"];
     ASSERT_GT(recorded["snippets"].size(), 900u);
