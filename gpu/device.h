@@ -136,12 +136,12 @@ class DeviceMemory {
     // ---- recorded work -------------------------------------------------------------------
     // What is queued on the compute stream between begin and end is not done but recorded, and
     // replay() queues all of it as one. Arguments are those of the recording; memory is read as it
-    // is at the replay. A load point: the driver takes memory for it. Errors: the driver's;
-    // unsupported where records() says no.
+    // is at the replay; false: it could not be queued, and synchronize says why. A load point: the
+    // driver takes memory for it. Errors: the driver's; unsupported where records() says no.
     virtual bool records() const { return false; }
     virtual Result<void> begin_recording();
     virtual Result<RecordingId> end_recording();
-    virtual void replay(RecordingId) {}
+    virtual bool replay(RecordingId) { return false; }
 
   private:
     std::vector<std::chrono::steady_clock::time_point> marks_;

@@ -67,11 +67,12 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
     const gpu::DecodePlace now{kv_base, first_cell, tick};
     run.device.copy(gpu::StreamId::compute, place_of(run), &now, sizeof now);
     run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
+    bool queued = true;
     if (rows <= run.recorded_steps.size())
-        run.device.replay(run.recorded_steps[rows - 1]);
+        queued = run.device.replay(run.recorded_steps[rows - 1]);
     else
         queue_step(run, rows);
-    if (run.cpu && rows == 1)
+    if (queued && run.cpu && rows == 1)
         run.cpu->serve(run.device.record(gpu::StreamId::compute), run.arithmetic);
     return bring_output(run, rows);
 }

@@ -217,13 +217,14 @@ Result<RecordingId> GpuMemory::end_recording() {
     });
 }
 
-void GpuMemory::replay(RecordingId recording) {
-    if (lost_) return;
+bool GpuMemory::replay(RecordingId recording) {
+    if (!takes_work()) return false;
     const Driver& driver = context_->driver();
     Status status = context_->make_current();
     if (status == 0)
         status = driver.graph_launch(recordings_.at(recording), stream(StreamId::compute));
     streams_->note(status, driver.graph_launch.name());
+    return status == 0;
 }
 
 template <class Call>
@@ -255,7 +256,7 @@ void GpuMemory::fill(StreamId stream, void* to, int byte, size_t bytes) {
 }
 
 gpu::Event GpuMemory::record(StreamId stream) {
-    gpu::Event event;
+    gpu::Event event{Streams::kUnrecorded, stream};
     queued([&] { event = streams_->record(stream); });
     return event;
 }
@@ -273,7 +274,7 @@ void GpuMemory::wait_here(gpu::Event event) {
 }
 
 bool GpuMemory::passed(gpu::Event event) {
-    bool passed = true;  // of a device that is lost
+    bool passed = lost_.has_value();
     queued([&] { passed = streams_->passed(event); });
     return passed;
 }

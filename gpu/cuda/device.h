@@ -61,12 +61,15 @@ class GpuMemory : public virtual DeviceMemory {
     bool records() const override { return true; }
     Result<void> begin_recording() override;
     Result<RecordingId> end_recording() override;
-    void replay(RecordingId recording) override;
+    bool replay(RecordingId recording) override;
 
     // For those who queue kernels.
     const SharedContext& context() const { return *context_; }
     const DeviceFacts& facts() const { return facts_; }
     Stream stream(StreamId id) const { return streams_->stream(id); }
+    // False once work could not be queued, until synchronize has said so: kernels that follow might
+    // read what never came, addresses above all.
+    bool takes_work() const { return !lost_ && !streams_->failed(); }
     // What could not be queued is the next synchronize's error.
     void note(Status status, std::string_view function) { streams_->note(status, function); }
     // Free and total bytes of the device's memory, as the driver says now.

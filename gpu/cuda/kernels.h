@@ -189,6 +189,7 @@ class CudaKernels : public Kernels {
     // kernel's own.
     template <class... Args>
     void queue(Function function, Size3 grid, Size3 block, unsigned shared_bytes, Args... args) {
+        if (!device_.takes_work()) return;
         const SharedContext& context = device_.context();
         Status status = context.make_current();
         if (status == 0)
@@ -202,6 +203,7 @@ class CudaKernels : public Kernels {
     void queue_early(Function function, Size3 grid, Size3 block, unsigned shared_bytes,
                      Args... args) {
         if (!early_) return queue(function, grid, block, shared_bytes, args...);
+        if (!device_.takes_work()) return;
         const SharedContext& context = device_.context();
         Status status = context.make_current();
         if (status == 0)

@@ -38,12 +38,12 @@ void Streams::note(Status status, std::string_view function, size_t bytes) {
 }
 
 void Streams::copy(StreamId stream, void* to, const void* from, size_t bytes) {
-    if (bytes == 0) return;
+    if (bytes == 0 || failed()) return;
     note(driver_.copy_async(to, from, bytes, queue(stream).stream), "an asynchronous copy", bytes);
 }
 
 void Streams::fill(StreamId stream, void* to, int byte, size_t bytes) {
-    if (bytes == 0) return;
+    if (bytes == 0 || failed()) return;
     note(driver_.fill_async(reinterpret_cast<Address>(to), static_cast<unsigned char>(byte), bytes,
                             queue(stream).stream),
          driver_.fill_async.name(), bytes);
@@ -52,9 +52,9 @@ void Streams::fill(StreamId stream, void* to, int byte, size_t bytes) {
 gpu::Event Streams::record(StreamId stream) {
     Queue& from = queue(stream);
     const uint64_t ticket = ++from.recorded;
-    note(driver_.event_record(from.events[ticket % kEvents], from.stream),
-         driver_.event_record.name());
-    return {ticket, stream};
+    const Status status = driver_.event_record(from.events[ticket % kEvents], from.stream);
+    note(status, driver_.event_record.name());
+    return {status == 0 ? ticket : kUnrecorded, stream};
 }
 
 void Streams::wait(StreamId stream, gpu::Event event) {
@@ -69,11 +69,14 @@ void Streams::wait_here(gpu::Event event) {
     note(driver_.event_synchronize(driver_event), driver_.event_synchronize.name());
 }
 
-bool Streams::passed(gpu::Event event) const {
+bool Streams::passed(gpu::Event event) {
     constexpr Status kNotReady = 600;
     if (event.ticket == 0) return true;
-    const Queue& of = queues_[static_cast<size_t>(event.stream)];
-    return driver_.event_query(of.events[event.ticket % kEvents]) != kNotReady;
+    // Any event tells that the device is lost.
+    const Status status = driver_.event_query(queue(event.stream).events[event.ticket % kEvents]);
+    if (status == kNotReady || Driver::is_lost(status)) return status != kNotReady;
+    note(status, driver_.event_query.name());
+    return status == 0 && event.ticket != kUnrecorded;
 }
 
 void Streams::mark(uint32_t number) {

@@ -20,18 +20,23 @@ class Streams {
     Streams(const Streams&) = delete;
     Streams& operator=(const Streams&) = delete;
 
-    // As in Device. What a call without a result could not do is the next synchronize's error.
+    // Ticket of an event that could not be recorded: it passes when the device is lost.
+    static constexpr uint64_t kUnrecorded = UINT64_MAX;
+
+    // As in Device. What a call without a result could not do is the next synchronize's error, and
+    // until then nothing more is copied or filled: it might follow an address that never came.
     void copy(StreamId stream, void* to, const void* from, size_t bytes);
     void fill(StreamId stream, void* to, int byte, size_t bytes);
     gpu::Event record(StreamId stream);
     void wait(StreamId stream, gpu::Event event);
     Result<void> synchronize(StreamId stream);
     void wait_here(gpu::Event event);
-    bool passed(gpu::Event event) const;
+    bool passed(gpu::Event event);
     void mark(uint32_t number);
     double seconds_between(uint32_t from, uint32_t to);
     // Keeps the first error for that.
     void note(Status status, std::string_view function, size_t bytes = 0);
+    bool failed() const { return failed_.has_value(); }
 
     Stream stream(StreamId id) const { return queues_[static_cast<size_t>(id)].stream; }
 

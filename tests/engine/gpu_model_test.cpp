@@ -8,9 +8,12 @@
 // models with their numbers (NAME.gguf, NAME.json) take the place of the project's own.
 #include <algorithm>
 #include <iostream>
+#include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
+#include "gpu/cuda/device.h"
 #include "gpu/found_devices.h"
 #include "tests/engine/fixture.h"
 #include "tests/gguf/gguf_builder.h"
@@ -199,6 +202,109 @@ TEST_F(GpuModel, TheProcessorsShareIsClose) {
         // The first token follows from the prompt; later ones may part where two are alike.
         EXPECT_EQ(together->greedy[0], alone->greedy[0]) << model.name;
     }
+}
+
+// The driver of an engine's device, whose functions fail at a certain call.
+class FaultyDriver {
+  public:
+    // For EngineOptions::wrap_device.
+    std::unique_ptr<gpu::Device> take(std::unique_ptr<gpu::Device> device) {
+        auto* const memory = dynamic_cast<gpu::cuda::GpuMemory*>(device.get());
+        if (!memory) return device;
+        // Opened by the engine for itself, as it were without this test.
+        driver_ = std::const_pointer_cast<gpu::cuda::Driver>(memory->context().shared_driver());
+        driver_->interceptor = [this](std::string_view name) {
+            const uint64_t call = calls_[std::string(name)]++;
+            return name == failing_ && call == fails_at_ ? gpu::cuda::Status{1} : 0;
+        };
+        return device;
+    }
+    bool there() const { return driver_ != nullptr; }
+    // Of each function, since the last begin.
+    const std::map<std::string, uint64_t>& calls() const { return calls_; }
+    // From here on the call number `at` of `name` fails, if any.
+    void begin(std::string name = {}, uint64_t at = 0) {
+        calls_.clear();
+        failing_ = std::move(name);
+        fails_at_ = at;
+    }
+
+  private:
+    std::shared_ptr<gpu::cuda::Driver> driver_;
+    std::map<std::string, uint64_t> calls_;
+    std::string failing_;
+    uint64_t fails_at_ = 0;
+};
+
+// Experts are brought by the processor, which kernels wait for: whatever call fails, no kernel
+// waits for ever, none reads what never came, and the next request is answered as if nothing had
+// been.
+TEST_F(GpuModel, AFailedDriverCallEndsItsRequestAndTheEngineGoesOn) {
+    const Model& model = models_.front();
+    FaultyDriver driver;
+    EngineOptions engine_options;
+    engine_options.settings = least_memory(model);
+    engine_options.settings.page_lock = 0;
+    engine_options.wrap_device = [&](std::unique_ptr<gpu::Device> device) {
+        return driver.take(std::move(device));
+    };
+    std::unique_ptr<Engine> engine;
+    const auto open = [&] {
+        engine.reset();
+        auto opened = Engine::open(model.path, engine_options);
+        EXPECT_TRUE(opened) << opened.error().message();
+        if (opened) engine = std::move(*opened);
+        return engine != nullptr;
+    };
+    ASSERT_TRUE(open());
+    if (!driver.there()) GTEST_SKIP() << "skipped: no driver is below this device";
+    Request request;
+    request.use_raw = true;
+    request.raw = "Who keeps it?";
+    request.max_tokens = 2;
+    std::string text;
+    const auto ask = [&]() -> Result<Report> {
+        const auto id = engine->create_conversation();
+        if (!id) return tl::unexpected(id.error());
+        text.clear();
+        Listener listener;
+        listener.on_text = [&](std::string_view piece) { text += piece; };
+        auto report = engine->answer(*id, request, listener, {});
+        engine->drop_conversation(*id);
+        return report;
+    };
+    ASSERT_TRUE(ask());  // so that every range was needed before
+    driver.begin();
+    const auto sound = ask();
+    ASSERT_TRUE(sound) << sound.error().message();
+    const std::string expected = text;
+    const std::map<std::string, uint64_t> calls = driver.calls();
+    ASSERT_TRUE(calls.contains("cuGraphLaunch") || calls.contains("hipGraphLaunch"));
+    size_t failed = 0;
+    for (const auto& [name, count] : calls) {
+        SCOPED_TRACE(name + " of " + std::to_string(count) + " calls");
+        driver.begin(name, count / 2);
+        const auto broken = ask();
+        driver.begin();
+        if (!broken) {
+            EXPECT_EQ(broken.error().kind, ErrorKind::device) << broken.error().message();
+            ++failed;
+        }
+        const auto bytes = engine->bytes();
+        EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}),
+                  engine->plan().budget_bytes);
+        EXPECT_EQ(engine->driver_allocations_after_load(), 0u);
+        // In the least memory a granule that the driver keeps is one too many.
+        if (engine->bytes()[static_cast<int>(Owner::quarantined)] > 0) {
+            ASSERT_TRUE(open());
+        }
+        auto whole = ask();
+        // What failed after a request had waited for the device last is told by the next one.
+        if (!whole && whole.error().kind == ErrorKind::device) whole = ask();
+        ASSERT_TRUE(whole) << whole.error().message();
+        EXPECT_EQ(text, expected);
+    }
+    EXPECT_GT(failed, calls.size() / 2);
 }
 
 }  // namespace

@@ -200,6 +200,73 @@ TEST_F(CudaDevice, TellsOfFailedCopiesAtTheNextSynchronize) {
     EXPECT_TRUE(device->synchronize(StreamId::copy));  // told once
 }
 
+// What follows might read what never came: an address, or which token is at hand.
+TEST_F(CudaDevice, QueuesNothingAfterAFailureUntilItIsTold) {
+    const auto device = open();
+    ASSERT_TRUE(device->create_granules(1));
+    const RangeId range = device->reserve(1).value();
+    ASSERT_TRUE(device->map(range, 0, std::vector<GranuleId>{0}));
+    std::byte* const at = device->base(range);
+    ASSERT_TRUE(device->begin_recording());
+    device->fill(StreamId::compute, at + 1, 3, 1);
+    const RecordingId recording = device->end_recording().value();
+    const auto bytes = [&] {
+        std::array<std::byte, 3> all{};
+        device->copy(StreamId::compute, all.data(), at, all.size());
+        EXPECT_TRUE(device->synchronize(StreamId::compute));
+        return all;
+    };
+    device->fill(StreamId::compute, at, 1, 3);
+    using Bytes = std::array<std::byte, 3>;
+    EXPECT_EQ(bytes(), (Bytes{std::byte{1}, std::byte{1}, std::byte{1}}));
+
+    const std::byte new_byte{2};
+    refuse({"cuMemcpyAsync"});
+    device->copy(StreamId::copy, at, &new_byte, 1);
+    refuse_nothing();
+    device->copy(StreamId::compute, at, &new_byte, 1);
+    device->fill(StreamId::compute, at + 2, 2, 1);
+    EXPECT_FALSE(device->replay(recording));
+    EXPECT_FALSE(device->takes_work());
+    EXPECT_FALSE(device->synchronize(StreamId::compute));
+    EXPECT_EQ(bytes(), (Bytes{std::byte{1}, std::byte{1}, std::byte{1}}));
+    device->fill(StreamId::compute, at + 2, 2, 1);
+    EXPECT_TRUE(device->replay(recording));
+    EXPECT_EQ(bytes(), (Bytes{std::byte{1}, std::byte{3}, std::byte{2}}));
+
+    refuse({"cuGraphLaunch"});
+    EXPECT_FALSE(device->replay(recording));
+    EXPECT_FALSE(device->synchronize(StreamId::compute));
+}
+
+// Who serves a kernel that waits for the processor must not leave it alone.
+TEST_F(CudaDevice, OnlyALostDevicePassesAnEventThatItWasNotAskedFor) {
+    for (const char* name : {"cuEventRecord", "cuCtxSetCurrent"}) {
+        const auto device = open();
+        refuse({name});
+        const gpu::Event event = device->record(StreamId::compute);
+        refuse_nothing();
+        EXPECT_FALSE(device->passed(event)) << name;
+        EXPECT_FALSE(device->synchronize(StreamId::compute)) << name;
+        EXPECT_FALSE(device->passed(event)) << name;
+        EXPECT_TRUE(device->synchronize(StreamId::compute)) << name;
+
+        const gpu::Event recorded = device->record(StreamId::compute);
+        ASSERT_TRUE(device->synchronize(StreamId::compute));
+        EXPECT_TRUE(device->passed(recorded)) << name;
+        for (const char* ask : {"cuEventQuery", "cuCtxSetCurrent"}) {
+            refuse({ask});
+            EXPECT_FALSE(device->passed(recorded)) << name << ", " << ask;
+            refuse_nothing();
+            EXPECT_FALSE(device->synchronize(StreamId::compute)) << name << ", " << ask;
+        }
+        refuse({"cuEventQuery"}, kIllegalAddress);
+        EXPECT_TRUE(device->passed(event)) << name;
+        EXPECT_TRUE(device->passed(recorded)) << name;
+        refuse_nothing();
+    }
+}
+
 TEST_F(CudaDevice, RecordsMoreEventsThanItHas) {
     const auto device = open();
     gpu::Event first = device->record(StreamId::copy);
