@@ -204,8 +204,11 @@ Result<RecordingId> GpuMemory::end_recording() {
         Graph graph = nullptr;
         GraphExec recording = nullptr;
         Status status = driver.capture_end(compute, &graph);
-        if (status == 0) status = driver.graph_instantiate(&recording, graph, 0);
+        // What could not be recorded would be missing in every replay.
+        const std::optional<Error> failure = streams_->take_failure();
+        if (status == 0 && !failure) status = driver.graph_instantiate(&recording, graph, 0);
         if (graph) (void)driver.graph_destroy(graph);
+        if (failure) return tl::unexpected(*failure);
         if (status == 0) status = driver.graph_upload(recording, compute);
         if (status != 0) {
             if (recording) (void)driver.graph_exec_destroy(recording);

@@ -105,7 +105,7 @@ Result<void> Streams::synchronize(StreamId stream) {
         failed_ = driver_.error(status, driver_.stream_synchronize.name(),
                                 "Work on the GPU did not end well");
     if (!failed_) return {};
-    return tl::unexpected(*std::exchange(failed_, std::nullopt));
+    return tl::unexpected(*take_failure());
 }
 
 }  // namespace granary::gpu::cuda

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gpu/cuda/context.h"
@@ -37,6 +38,8 @@ class Streams {
     // Keeps the first error for that.
     void note(Status status, std::string_view function, size_t bytes = 0);
     bool failed() const { return failed_.has_value(); }
+    // That error, which is told now.
+    std::optional<Error> take_failure() { return std::exchange(failed_, std::nullopt); }
 
     Stream stream(StreamId id) const { return queues_[static_cast<size_t>(id)].stream; }
 

@@ -237,6 +237,21 @@ TEST_F(CudaDevice, QueuesNothingAfterAFailureUntilItIsTold) {
     refuse({"cuGraphLaunch"});
     EXPECT_FALSE(device->replay(recording));
     EXPECT_FALSE(device->synchronize(StreamId::compute));
+    refuse_nothing();
+
+    // A recording without a part of the work would lack it in every replay.
+    ASSERT_TRUE(device->begin_recording());
+    refuse({"cuMemsetD8Async"});
+    device->fill(StreamId::compute, at, 4, 1);
+    refuse_nothing();
+    device->fill(StreamId::compute, at + 1, 4, 1);
+    const auto recorded = device->end_recording();
+    ASSERT_FALSE(recorded);
+    EXPECT_NE(recorded.error().detail.find("cuMemsetD8Async"), std::string::npos)
+        << recorded.error().detail;
+    EXPECT_TRUE(device->synchronize(StreamId::compute));  // told once
+    EXPECT_TRUE(device->begin_recording());
+    EXPECT_TRUE(device->end_recording());
 }
 
 // Who serves a kernel that waits for the processor must not leave it alone.
