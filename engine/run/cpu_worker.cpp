@@ -213,19 +213,20 @@ CpuWorker::Seconds CpuWorker::measure(gpu::Arithmetic arithmetic) {
     return seconds;
 }
 
-void CpuWorker::serve(gpu::Event end, gpu::Arithmetic arithmetic) {
+void CpuWorker::serve(gpu::Event end, uint32_t tick, gpu::Arithmetic arithmetic) {
     if (!begun() || (!shares() && !brings_some())) return;
     std::array<gpu::ExpertEntry, kMost> stage;
     // A step that fails never asks: the device is asked now and then.
     constexpr uint32_t kPolls = 8192;
+    uint64_t seen = gpu::CpuRequest::kNone;
     for (uint32_t polls = 1;; ++polls) {
         const uint64_t asked = std::atomic_ref(request_.asked).load(std::memory_order_acquire);
-        if (asked == seen_) {
+        if (asked == seen || asked / gpu::CpuRequest::kLayers != tick) {
             if (polls % kPolls == 0 && device_.passed(end)) return;
             pause();
             continue;
         }
-        seen_ = asked;
+        seen = asked;
         const auto layer = static_cast<uint32_t>(asked % gpu::CpuRequest::kLayers);
         const uint32_t count = std::min(request_.count, kMost);
         const uint32_t to_bring = std::min(request_.stage_count, kMost);

@@ -64,9 +64,10 @@ class CpuWorker {
     Result<void> set_shares(const Shares& shares);
     bool shares() const { return begun() && any_; }
 
-    // Answers what the layers of a step ask, until the last has asked or the device is past `end`,
-    // which is recorded behind the step.
-    void serve(gpu::Event end, gpu::Arithmetic arithmetic);
+    // Answers what the layers of the step of `tick` (gpu::DecodePlace) ask, until the last has
+    // asked or the device is past `end`, which is recorded behind the step. Steps that were not
+    // served may have asked, too: the last layer of each does.
+    void serve(gpu::Event end, uint32_t tick, gpu::Arithmetic arithmetic);
 
     uint64_t experts_computed() const { return computed_; }  // by serve
 
@@ -85,7 +86,7 @@ class CpuWorker {
     gpu::CpuRequest& request_;  // in shared_
     float *x_, *sum_;           // [hidden] each
     bool any_ = false;
-    uint64_t seen_ = gpu::CpuRequest::kNone, computed_ = 0;
+    uint64_t computed_ = 0;
     std::unique_ptr<gpu::Device> host_;  // null: not begun
     // For compute: of as many experts as can be asked for.
     std::vector<int32_t> list_, count_, first_, order_;

@@ -73,7 +73,7 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
     else
         queue_step(run, rows);
     if (queued && run.cpu && rows == 1)
-        run.cpu->serve(run.device.record(gpu::StreamId::compute), run.arithmetic);
+        run.cpu->serve(run.device.record(gpu::StreamId::compute), tick, run.arithmetic);
     return bring_output(run, rows);
 }
 

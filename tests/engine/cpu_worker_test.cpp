@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <random>
 #include <thread>
 
@@ -86,7 +87,7 @@ TEST(CpuWorker, AnswersWhatTheDevicesKernelsWouldHavePutOut) {
                     answers.emplace_back(share.sum, share.sum + facts.hidden);
                 }
             });
-            at.worker->serve(kNever, arithmetic);
+            at.worker->serve(kNever, 100 * static_cast<uint32_t>(arithmetic) + tick, arithmetic);
             gpu.join();
             for (size_t i = 0; i < asked.size(); ++i) {
                 // One expert after the other, each by itself.
@@ -127,8 +128,37 @@ TEST(CpuWorker, AnswersWhatTheDevicesKernelsWouldHavePutOut) {
 TEST(CpuWorker, AStepThatNeverAsksIsNotWaitedFor) {
     Fixture at(SmallModel{});
     ASSERT_TRUE(at.worker->set_shares(CpuWorker::even_shares(50)));
-    at.worker->serve(at.device->record(gpu::StreamId::compute), gpu::Arithmetic::fast);
+    at.worker->serve(at.device->record(gpu::StreamId::compute), 1, gpu::Arithmetic::fast);
     EXPECT_EQ(at.worker->experts_computed(), 0u);
+}
+
+// The last layer asks also where nobody serves: while the processor has no share, or where a step
+// ended between two looks.
+TEST(CpuWorker, WhatAnEarlierStepAskedIsNotTakenForTheNext) {
+    Fixture at(SmallModel{});
+    ASSERT_TRUE(at.worker->set_shares(CpuWorker::even_shares(50)));
+    const uint32_t last = at.model.facts.layers - 1;
+    gpu::CpuRequest& request = *at.worker->of_layer(last).request;
+    const auto ask = [&](uint32_t tick, uint32_t layer, uint32_t count) {
+        request.count = count;
+        const uint64_t number = tick * gpu::CpuRequest::kLayers + layer;
+        std::atomic_ref(request.asked).store(number);
+        return number;
+    };
+    ask(1, last, 0);
+    std::atomic<bool> served{false};
+    std::thread gpu([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        request.expert[0] = 1;
+        const uint64_t number = ask(2, 0, 1);
+        while (std::atomic_ref(request.answered).load() != number && !served)
+            std::this_thread::yield();
+        ask(2, last, 0);
+    });
+    at.worker->serve(kNever, 2, gpu::Arithmetic::fast);
+    served = true;
+    gpu.join();
+    EXPECT_EQ(at.worker->experts_computed(), 1u);
 }
 
 TEST(CpuWorker, SharesMakeTheSlowerSideFirst) {

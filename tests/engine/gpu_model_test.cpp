@@ -16,6 +16,7 @@
 #include "gpu/cuda/device.h"
 #include "gpu/found_devices.h"
 #include "tests/engine/fixture.h"
+#include "tests/engine/small_model.h"
 #include "tests/gguf/gguf_builder.h"
 
 namespace granary::test {
@@ -202,6 +203,38 @@ TEST_F(GpuModel, TheProcessorsShareIsClose) {
         // The first token follows from the prompt; later ones may part where two are alike.
         EXPECT_EQ(together->greedy[0], alone->greedy[0]) << model.name;
     }
+}
+
+// Steps without a share ask for nothing, which nobody must take for what later ones ask.
+TEST_F(GpuModel, TheProcessorsShareBeginsAndEndsBetweenAnswers) {
+    // Experts of several granules, so that some are missed.
+    SmallModel shape;
+    shape.experts = 16, shape.hidden = 128, shape.ffn = 384;
+    shape.heads = shape.kv_heads = 8, shape.head_dim = 64;
+    TempDir folder;
+    const Model model{"small", shape.save(folder, "small.gguf"), {}};
+    EngineOptions engine_options;
+    engine_options.settings = least_memory(model);
+    Settings shared = engine_options.settings;
+    shared.deterministic = false;
+    shared.cpu_share = 100;
+    auto engine = Engine::open(model.path, engine_options);
+    ASSERT_TRUE(engine) << engine.error().message();
+    const auto id = (*engine)->create_conversation();
+    ASSERT_TRUE(id) << id.error().message();
+    Request request;
+    request.use_raw = true;
+    request.max_tokens = 4;
+    for (const Settings& settings :
+         {engine_options.settings, shared, engine_options.settings, shared}) {
+        const auto again = (*engine)->apply(settings);
+        ASSERT_TRUE(again) << again.error().message();
+        EXPECT_FALSE(*again);
+        request.raw += "Is there more to say of it? ";
+        const auto report = (*engine)->answer(*id, request, {}, {});
+        ASSERT_TRUE(report) << report.error().message();
+    }
+    EXPECT_GT((*engine)->telemetry().counters.expert_misses.load(), 0u);
 }
 
 // The driver of an engine's device, whose functions fail at a certain call.
