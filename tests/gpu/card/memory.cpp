@@ -255,7 +255,9 @@ Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
     machine.host[reinterpret_cast<Address>(*memory)] = bytes;
     return 0;
 }
+// As the driver does, after all work that may still use it; also below.
 Status cuMemFreeHost(void* memory) {
+    machine.queue.drain();
     const std::lock_guard lock(machine.mutex);
     if (machine.host.erase(reinterpret_cast<Address>(memory)) == 0) return kInvalid;
     std::free(memory);
@@ -267,6 +269,7 @@ Status cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
     return machine.lost;
 }
 Status cuMemHostUnregister(void* memory) {
+    machine.queue.drain();
     const std::lock_guard lock(machine.mutex);
     if (machine.registered.erase(reinterpret_cast<Address>(memory)) == 0) return kInvalid;
     return machine.lost;
