@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include <QAbstractButton>
 #include <QAction>
-#include <QCheckBox>
-#include <QComboBox>
 #include <QLabel>
-#include <QLineEdit>
 #include <QLocale>
-#include <QRadioButton>
-#include <QScreen>
-#include <QScrollArea>
-#include <QScrollBar>
 #include <QSignalSpy>
 #include <QTest>
 
@@ -19,69 +11,11 @@
 #include "gui/settings/plan_text.h"
 #include "gui/settings/settings_draft.h"
 #include "gui/settings/settings_panel.h"
-#include "gui/settings/settings_sheet.h"
+#include "tests/gui/map/settings_fixture.h"
 
 using namespace granary;
 using namespace granary::gui;
-
-namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
-
-AutoCount number(uint32_t n) {
-    return {AutoCount::Kind::number, n};
-}
-const AutoCount kAuto{AutoCount::Kind::automatic, 0};
-const AutoCount kNever{AutoCount::Kind::never, 0};
-
-// A layout of which a test can say every figure: 1 KiB of K/V a token, 8 KiB of loan a token of
-// the reading step, 8 MiB of fixed weights, experts the rest.
-Result<Plan> smallPlan(const Settings& settings) {
-    Plan plan;
-    plan.settings = settings;
-    plan.card = settings.vram_budget > 0;
-    plan.max_context = settings.max_context == 0 ? 4096 : settings.max_context;
-    plan.rope.original = 4096;
-    plan.chunk = settings.prefill.kind == AutoCount::Kind::number ? settings.prefill.number : 512;
-    plan.stream_min = settings.prefill_stream_min.kind == AutoCount::Kind::never ? UINT32_MAX
-                      : settings.prefill_stream_min.kind == AutoCount::Kind::number
-                          ? settings.prefill_stream_min.number
-                          : 1024;
-    plan.kv_format = settings.kv.value_or(gpu::KvFormat::f16);
-    plan.budget_bytes = settings.vram_budget;
-    const uint64_t kv = plan.max_context * uint64_t{1024}, loan = plan.chunk * uint64_t{8192};
-    if (8 * kMiB + kv + loan > plan.budget_bytes)
-        return fail(
-            ErrorKind::refused, "budget " + format_bytes(plan.budget_bytes),
-            "fixed weights 8 MiB + loan " + format_bytes(loan) + " + K/V " + format_bytes(kv),
-            "Lower max-context");
-    plan.at_max[static_cast<size_t>(Owner::fixed)] = 8 * kMiB;
-    plan.at_max[static_cast<size_t>(Owner::kv)] = kv;
-    plan.at_max[static_cast<size_t>(Owner::loan)] = loan;
-    plan.at_max[static_cast<size_t>(Owner::experts)] = plan.budget_bytes - 8 * kMiB - kv - loan;
-    plan.rows_at_max =
-        static_cast<uint32_t>(plan.at_max[static_cast<size_t>(Owner::experts)] / kMiB);
-    return plan;
-}
-
-Settings cardSettings() {
-    Settings settings;
-    settings.vram_budget = 40 * kMiB;
-    return settings;
-}
-
-struct Fixture {
-    SettingsDraft draft;
-    SettingsPanel panel{draft};
-    QSignalSpy requests{&draft, &SettingsDraft::applyRequested};
-    Fixture() {
-        panel.setTrainedContext(4096);
-        draft.load(cardSettings(), smallPlan);
-    }
-    Settings requested(int i) { return requests.at(i).at(0).value<Settings>(); }
-};
-
-}  // namespace
+using namespace granary::gui::test;
 
 class SettingsPanelTest : public QObject {
     Q_OBJECT
@@ -374,73 +308,6 @@ class SettingsPanelTest : public QObject {
         QCOMPARE(draft.state(), SettingsDraft::State::Empty);
     }
 
-    void aModelThatLoadsShowsWhatItIsLoadedWith() {
-        SettingsDraft draft;
-        SettingsPanel panel(draft);
-        SettingsSheet sheet(draft, panel.applyAction(), panel.undoAction());
-        Settings settings;
-        settings.device = "host";
-        settings.vram_budget = 40 * kMiB;
-        draft.expect(settings);
-        QCOMPARE(draft.state(), SettingsDraft::State::Empty);
-        QVERIFY(panel.line().contains(QStringLiteral("is loading")));
-        auto* device = sheet.findChild<QComboBox*>(QStringLiteral("device"));
-        QCOMPARE(device->currentData().toString(), QStringLiteral("host"));
-        QVERIFY(!device->isEnabled());
-        QVERIFY(sheet.findChild<QRadioButton*>(QStringLiteral("faceCard"))->isChecked());
-        QCOMPARE(sheet.findChild<QLineEdit*>(QStringLiteral("vram-budget"))->text(),
-                 QStringLiteral("40MiB"));
-        draft.clear();
-        QVERIFY(panel.line().contains(QStringLiteral("No model")));
-    }
-
-    // "auto" is decided when a model is loaded: until then only what is known is said.
-    void theSheetSaysOfAutomaticWhatIsKnown() {
-        SettingsDraft draft;
-        SettingsPanel panel(draft);
-        SettingsSheet sheet(draft, panel.applyAction(), panel.undoAction());
-        auto* device = sheet.findChild<QComboBox*>(QStringLiteral("device"));
-        auto* face = sheet.findChild<QRadioButton*>(QStringLiteral("faceCpu"));
-        draft.expect({});
-        sheet.setDevices(std::nullopt, {});
-        QVERIFY(device->currentText().contains(QStringLiteral("looked for")));
-        QVERIFY(!device->currentText().contains(QStringLiteral("CPU")));
-        QVERIFY(face->isHidden());
-        const gpu::FoundDevice cpu{"host", "AMD EPYC, 2 threads", uint64_t{8} << 30, {}};
-        sheet.setDevices(std::nullopt, {{"cuda:0", "NVIDIA H200", uint64_t{140} << 30, {}}, cpu});
-        QCOMPARE(device->currentText(),
-                 QStringLiteral("Automatic: NVIDIA H200, where it has room"));
-        QVERIFY(face->isHidden());
-        sheet.setDevices(std::nullopt, {cpu});
-        QVERIFY(device->currentText().startsWith(QStringLiteral("Automatic: the CPU")));
-    }
-
-    void theSheetScrollsOnALowScreen() {
-        Fixture f;
-        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
-        QVERIFY2(sheet.minimumSizeHint().height() < 320,
-                 qPrintable(QString::number(sheet.minimumSizeHint().height())));
-        sheet.show();
-        QVERIFY(sheet.height() <= sheet.screen()->availableSize().height());
-        // Where the screen has room nothing scrolls.
-        const auto* scroll = sheet.findChild<QScrollArea*>();
-        if (sheet.screen()->availableSize().height() >= 800)
-            QTRY_COMPARE(scroll->verticalScrollBar()->maximum(), 0);
-        sheet.resize(560, 400);
-        // The buttons stay in sight; a field that takes the focus comes into it.
-        auto* apply = sheet.findChild<QAbstractButton*>(QStringLiteral("sheetClose"));
-        QVERIFY(sheet.rect().contains(apply->geometry()));
-        auto* last = sheet.findChild<QLineEdit*>(QStringLiteral("cpu-share"));
-        QTRY_VERIFY(last->visibleRegion().isEmpty());
-        sheet.activateWindow();
-        QVERIFY(QTest::qWaitForWindowActive(&sheet));
-        auto* before = sheet.findChild<QCheckBox*>(QStringLiteral("deterministic"));
-        before->setFocus();
-        QTest::keyClick(before, Qt::Key_Tab);
-        QVERIFY(last->hasFocus());
-        QTRY_VERIFY(!last->visibleRegion().isEmpty());
-    }
-
     void onOneMemoryNothingStreams() {
         Fixture f;
         QVERIFY(f.panel.streamAllExperts()->isEnabled());
@@ -468,52 +335,6 @@ class SettingsPanelTest : public QObject {
         QVERIFY(!f.draft.refusal().isEmpty());
     }
 
-    // ---- sheet ---------------------------------------------------------------------------
-    void theSheetEditsTheSameDraft() {
-        Fixture f;
-        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
-        for (const char* name : {"vram-budget", "vram-reserve", "cache-floor", "threads"}) {
-            auto* edit = sheet.findChild<QLineEdit*>(QString::fromLatin1(name));
-            QVERIFY(edit != nullptr);
-            QVERIFY(edit->toolTip().contains(QString::fromLatin1(name)));
-            QVERIFY(!edit->accessibleName().isEmpty());
-        }
-        QVERIFY(sheet.findChild<QWidget*>(QStringLiteral("device")) != nullptr);
-        auto* floor = sheet.findChild<QLineEdit*>(QStringLiteral("cache-floor"));
-        floor->selectAll();
-        QTest::keyClicks(floor, QStringLiteral("12%"));
-        QCOMPARE(f.draft.edited().cache_floor.kind, CacheFloor::Kind::percent);
-        QCOMPARE(f.draft.edited().cache_floor.percent, 12.0);
-        QVERIFY(f.panel.applyAction()->isEnabled());
-        // What cannot be read is said at its field, and nothing is applied meanwhile.
-        floor->selectAll();
-        QTest::keyClicks(floor, QStringLiteral("12 apples"));
-        QVERIFY(!f.draft.fieldError(QStringLiteral("cache-floor")).isEmpty());
-        QVERIFY(!f.panel.applyAction()->isEnabled());
-        f.panel.undoAction()->trigger();
-        QCOMPARE(f.draft.edited().cache_floor, CacheFloor());
-        QVERIFY(f.draft.fieldError(QStringLiteral("cache-floor")).isEmpty());
-        QCOMPARE(floor->text(), QStringLiteral("auto"));
-    }
-
-    void theKvFormatIsChosenFromAList() {
-        Fixture f;
-        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
-        auto* kv = sheet.findChild<QComboBox*>(QStringLiteral("kv"));
-        QVERIFY(kv != nullptr);
-        QVERIFY(kv->toolTip().contains(QStringLiteral("Setting: kv")));
-        QCOMPARE(kv->currentText(), QStringLiteral("auto: f16"));
-        // Each entry of the list is a value that the setting takes.
-        for (int i = 0; i < kv->count(); ++i)
-            QVERIFY(f.draft.set(QStringLiteral("kv"), kv->itemData(i).toString()));
-        QCOMPARE(kv->currentData().toString(), QStringLiteral("q4"));
-        QTest::keyClick(kv, Qt::Key_Up);
-        QCOMPARE(f.draft.edited().kv, gpu::KvFormat::k8v4);
-        QVERIFY(f.panel.line().contains(QStringLiteral("K/V 4 MiB in f16 \u2192 k8v4")));
-        f.panel.undoAction()->trigger();
-        QCOMPARE(kv->currentData().toString(), QStringLiteral("auto"));
-    }
-
     // The engine learns how fast its machine is while a person edits: what is edited stays.
     void otherPredictionsLeaveTheEdits() {
         Fixture f;
@@ -527,70 +348,6 @@ class SettingsPanelTest : public QObject {
         QCOMPARE(f.draft.edited().prefill, number(128));
         QCOMPARE(f.draft.state(), SettingsDraft::State::Edited);
         QVERIFY(f.panel.line().contains(QStringLiteral("reading 500 tok/s, answering 40 tok/s")));
-    }
-
-    void theFaceIsABudgetOrNone() {
-        Fixture f;
-        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
-        auto* cpu = sheet.findChild<QRadioButton*>(QStringLiteral("faceCpu"));
-        auto* card = sheet.findChild<QRadioButton*>(QStringLiteral("faceCard"));
-        QVERIFY(card->isChecked());
-        cpu->click();
-        QCOMPARE(f.draft.edited().vram_budget, uint64_t{0});
-        QVERIFY(!sheet.findChild<QLineEdit*>(QStringLiteral("cache-floor"))->isEnabled());
-        card->click();
-        QCOMPARE(f.draft.edited().vram_budget, 40 * kMiB);  // the one from before
-    }
-
-    void devicesAreChosenFromAListThatSaysWhyNot() {
-        Fixture f;
-        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
-        gpu::DeviceInfo used;
-        used.id = "host";
-        sheet.setDevices(used, {{"cuda:0", "NVIDIA H200", uint64_t{140} << 30, {}},
-                                {{}, "NVIDIA GeForce RTX 2060", 0, "driver 535 is too old"},
-                                {"host", "AMD EPYC, 2 threads", uint64_t{8} << 30, {}}});
-        auto* device = sheet.findChild<QComboBox*>(QStringLiteral("device"));
-        QCOMPARE(device->count(), 4);
-        QCOMPARE(device->currentData().toString(), QStringLiteral("auto"));
-        QCOMPARE(device->itemText(1), QStringLiteral("NVIDIA H200, 140 GiB"));
-        QVERIFY(device->itemText(2).contains(QStringLiteral("cannot be used")));
-        QVERIFY(!device->model()->flags(device->model()->index(2, 0)).testFlag(Qt::ItemIsEnabled));
-        bool reason = false;
-        for (const QLabel* label : sheet.findChildren<QLabel*>())
-            reason |= label->text().contains(QStringLiteral("driver 535 is too old"));
-        QVERIFY(reason);
-        // On another card all of it; what fits there nobody knows yet, and it may be applied.
-        QTest::keyClick(device, Qt::Key_Down);
-        QCOMPARE(f.draft.edited().device, std::string("cuda:0"));
-        QCOMPARE(f.draft.edited().vram_budget, uint64_t{0});
-        QCOMPARE(f.draft.state(), SettingsDraft::State::Edited);
-        QVERIFY(f.panel.line().contains(QStringLiteral("shows once this is applied")));
-        QVERIFY(sheet.findChild<QRadioButton*>(QStringLiteral("faceCard"))->isHidden());
-        QVERIFY(sheet.findChild<QLineEdit*>(QStringLiteral("vram-budget"))->isEnabled());
-        f.panel.undoAction()->trigger();
-        QCOMPARE(device->currentData().toString(), QStringLiteral("auto"));
-        QVERIFY(!sheet.findChild<QRadioButton*>(QStringLiteral("faceCard"))->isHidden());
-    }
-
-    void howAnswersAreMadeIsSetInTheSheet() {
-        Fixture f;
-        SettingsSheet sheet(f.draft, f.panel.applyAction(), f.panel.undoAction());
-        auto* same = sheet.findChild<QCheckBox*>(QStringLiteral("deterministic"));
-        QVERIFY(same->isChecked());
-        same->click();
-        QVERIFY(!f.draft.edited().deterministic);
-        auto* share = sheet.findChild<QLineEdit*>(QStringLiteral("cpu-share"));
-        Q_EMIT share->textEdited(QStringLiteral("40%"));
-        QCOMPARE(f.draft.edited().cpu_share, std::optional<uint32_t>(40));
-        auto* rope = sheet.findChild<QComboBox*>(QStringLiteral("rope-scaling"));
-        auto* factor = sheet.findChild<QLineEdit*>(QStringLiteral("rope-factor"));
-        QVERIFY(!factor->isEnabled());
-        for (int i = 0; i < rope->count(); ++i)
-            QVERIFY(f.draft.set(QStringLiteral("rope-scaling"), rope->itemData(i).toString()));
-        QVERIFY(factor->isEnabled());
-        f.draft.set(QStringLiteral("rope-scaling"), QStringLiteral("yarn"));
-        QCOMPARE(rope->currentData().toString(), QStringLiteral("yarn"));
     }
 
     void aPlanInWordsIsEscaped() {
