@@ -18,6 +18,7 @@
 #include "tests/engine/fixture.h"
 #include "tests/engine/small_model.h"
 #include "tests/gguf/gguf_builder.h"
+#include "tests/gpu/card/name.h"
 
 namespace granary::test {
 namespace {
@@ -351,7 +352,7 @@ int main(int argc, char** argv) {
             options().reason += device.name + ": " + device.note + "; ";
         } else if (device.id != "host" && options().device.empty()) {
             options().device = device.id;
-            options().emulated = device.name.find("Emulated") != std::string::npos;
+            options().emulated = granary::test::card::is_emulated(device.name);
         }
     }
     options().reason += "no GPU that this build can use";

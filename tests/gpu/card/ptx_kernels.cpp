@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "tests/gpu/card/kernels.h"
+#include "tests/gpu/card/name.h"
 #include "tests/gpu/ptx/grid.h"
 
 namespace granary::test::card {
@@ -78,8 +79,7 @@ ptx::Span memory_around(uintptr_t address) {
 }  // namespace
 
 const Facts& facts() {
-    static constexpr Facts kFacts{"Emulated card of the tests", size_t{8} << 30,
-                                  GRANARY_CARD_CAPABILITY,
+    static constexpr Facts kFacts{kEmulatedName.data(), size_t{8} << 30, GRANARY_CARD_CAPABILITY,
                                   GRANARY_CARD_CAPABILITY >= 90   ? 227 << 10
                                   : GRANARY_CARD_CAPABILITY == 80 ? 163 << 10
                                   : GRANARY_CARD_CAPABILITY == 75 ? 64 << 10

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tests/gpu/card/name.h"
+
 namespace granary::gpu::cuda::test {
 namespace {
 
@@ -28,7 +30,7 @@ Gpu* Gpu::get(std::string* reason) {
 }
 
 bool Gpu::is_emulated() const {
-    return device_->info().name.find("Emulated") != std::string::npos;
+    return granary::test::card::is_emulated(device_->info().name);
 }
 
 Result<void> Gpu::open() {
