@@ -344,8 +344,7 @@ Builder arithmetic_builder(std::string_view name) {
                                                               {"sin", of_one},
                                                               {"cos", of_one},
                                                               {"dp4a", dots}};
-    const auto found = builders.find(name);
-    return found == builders.end() ? nullptr : found->second;
+    return find_builder(builders, name);
 }
 
 }  // namespace granary::test::ptx

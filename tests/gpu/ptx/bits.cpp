@@ -240,8 +240,7 @@ Builder bits_builder(std::string_view name) {
         {"or", logic},     {"xor", logic},      {"not", logic},      {"shl", shifts},
         {"shr", shifts},   {"bfi", bit_fields}, {"bfe", bit_fields}, {"prmt", of_words},
         {"shf", of_words}, {"lop3", of_words}};
-    const auto found = builders.find(name);
-    return found == builders.end() ? nullptr : found->second;
+    return find_builder(builders, name);
 }
 
 }  // namespace granary::test::ptx

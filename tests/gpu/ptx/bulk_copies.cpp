@@ -19,11 +19,6 @@ CountingBarrier& barrier_at(Block& block, uint64_t offset, const Instruction& i)
     return found->second;
 }
 
-void see(const Seen& what, Seen& by) {
-    by.resize(what.size());
-    for (size_t w = 0; w < what.size(); ++w) by[w] = std::max(by[w], what[w]);
-}
-
 void end_phase_where_complete(CountingBarrier& barrier) {
     if (barrier.pending > 0 || barrier.bytes != 0) return;
     ++barrier.phase;
@@ -95,28 +90,17 @@ void has_ended(Warp& w, const Instruction& i) {
     w.gives_way = ended != w.mask;  // others first
 }
 
-// An operand that is used as a register, whether it stands in brackets or not.
-void put_plain(const Operation& o, FunctionRoom& room, Instruction& to, uint32_t i,
-               const Operand& given, Type type) {
-    Operand plain = given;
-    if (plain.kind == Operand::Kind::address) {
-        if (plain.number != 0 || plain.at == kNoGuard) o.unknown("an address with an offset");
-        plain.kind = Operand::Kind::reg;
-    }
-    room.put(to, i, plain, type);
-}
-
 void barriers(const Operation& o, FunctionRoom& room, Instruction& to) {
     if (!o.has("shared") || !o.has("b64")) o.unknown("not in this form");
     if (o.has("try_wait") && o.has("parity")) {
         to.run = has_ended;
         to.at[0] = o.operand(0).at;
-        put_plain(o, room, to, 1, o.operand(1), Type::u32);
-        put_plain(o, room, to, 2, o.operand(2), Type::u32);
+        room.put_place(to, 1, o.operand(1), Type::u32);
+        room.put_place(to, 2, o.operand(2), Type::u32);
         return;
     }
     const size_t first = o.has("arrive") ? 1 : 0;  // behind the state, which nobody wants
-    put_plain(o, room, to, 0, o.operand(first), Type::u32);
+    room.put_place(to, 0, o.operand(first), Type::u32);
     if (o.has("init")) {
         to.run = make;
     } else if (o.has("arrive")) {
@@ -126,7 +110,7 @@ void barriers(const Operation& o, FunctionRoom& room, Instruction& to) {
         o.unknown("not known");
     }
     if (o.operands.size() > first + 1)
-        put_plain(o, room, to, 1, o.operand(first + 1), Type::u32);
+        room.put_place(to, 1, o.operand(first + 1), Type::u32);
     else if (o.has("init") || o.has("expect_tx"))
         o.unknown("it has too few operands");
 }
@@ -196,28 +180,27 @@ void copy_box(Warp& w, const Instruction& i) {
 
 }  // namespace
 
-// Of "cp.async": the copy engine's, and arrivals of other copies.
 void bulk_copies(const Operation& o, FunctionRoom& room, Instruction& to) {
     if (o.has("mbarrier") && o.has("arrive") && o.has("noinc")) {
         to.run = arrive_copied;
-        put_plain(o, room, to, 0, o.operand(0), Type::u32);
+        room.put_place(to, 0, o.operand(0), Type::u32);
     } else if (o.has("bulk") && o.has("tensor") && o.has("tile")) {
         const Operand& map = o.operand(1);
         const auto& place = map.parts.at(0).parts;
         to.run = copy_box;
         to.parts = static_cast<uint8_t>(place.size());
-        put_plain(o, room, to, 0, o.operand(0), Type::u32);
+        room.put_place(to, 0, o.operand(0), Type::u32);
         Operand address = map;
         address.parts.clear();
-        put_plain(o, room, to, 1, address, Type::u64);
-        put_plain(o, room, to, 2, o.operand(2), Type::u32);
+        room.put_place(to, 1, address, Type::u64);
+        room.put_place(to, 2, o.operand(2), Type::u32);
         for (uint32_t d = 0; d < place.size(); ++d) room.put(to, 3 + d, place[d], Type::u32);
     } else if (o.has("bulk") && o.has("global") && o.has("mbarrier::complete_tx::bytes")) {
         to.run = copy_bytes;
-        put_plain(o, room, to, 0, o.operand(0), Type::u32);
-        put_plain(o, room, to, 1, o.operand(1), Type::u64);
-        put_plain(o, room, to, 2, o.operand(2), Type::u32);
-        put_plain(o, room, to, 3, o.operand(3), Type::u32);
+        room.put_place(to, 0, o.operand(0), Type::u32);
+        room.put_place(to, 1, o.operand(1), Type::u64);
+        room.put_place(to, 2, o.operand(2), Type::u32);
+        room.put_place(to, 3, o.operand(3), Type::u32);
     } else {
         o.unknown("not known");
     }

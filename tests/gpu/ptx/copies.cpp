@@ -9,23 +9,19 @@ namespace granary::test::ptx {
 void finish_copies(Warp& warp, uint32_t pending, const Instruction& i) {
     while (!warp.copies.empty()) {
         const LateCopy& copy = warp.copies.front();
-        if (warp.committed[copy.lane] < copy.group + 1 + pending) {
-            // Lanes may be at different groups; in order within each.
-            break;
-        }
+        if (warp.committed[copy.lane] < copy.group + 1 + pending) break;
         note_write(warp, copy.lane, copy.at, copy.bytes + copy.zeros, i);
-        std::memcpy(copy.to, copy.from, copy.bytes);
-        std::memset(copy.to + copy.bytes, 0, copy.zeros);
+        std::byte* const to = warp.block->shared + copy.at;
+        std::memcpy(to, copy.from, copy.bytes);
+        std::memset(to + copy.bytes, 0, copy.zeros);
         warp.copies.pop_front();
     }
 }
 
-void bulk_copies(const Operation& o, FunctionRoom& room, Instruction& to);
-
 namespace {
 
 // Registers: 0 the place in shared memory, 1 that in global memory, 2 the bytes that are taken from
-// there where that is not all. value: bytes; the addresses' offsets stand in parts of `target`.
+// there where that is not all. value: bytes.
 void copy(Warp& w, const Instruction& i) {
     const auto bytes = static_cast<uint32_t>(i.value);
     each_lane(w, [&](uint32_t lane) {
@@ -38,8 +34,8 @@ void copy(Warp& w, const Instruction& i) {
         LateCopy late;
         late.at = static_cast<uint32_t>(to);
         note_write(w, lane, to, bytes, i);  // it may be made from now on
-        late.to = shared_at(*w.block, to, bytes, i);
-        late.from = taken > 0 ? memory_at(w, from, taken, i) : late.to;
+        const std::byte* const target = shared_at(*w.block, to, bytes, i);
+        late.from = taken > 0 ? memory_at(w, from, taken, i) : target;
         if (taken > 0) note_global_read(w, lane, from, taken, i);
         late.bytes = taken;
         late.zeros = bytes - taken;
@@ -64,15 +60,8 @@ void copies(const Operation& o, FunctionRoom& room, Instruction& to) {
     } else if (o.has("wait_group")) {
         to.run = wait;
         to.value = o.operand(0).number;
-    } else if (o.has("wait_all")) {
-        o.unknown("not known");
     } else if (o.has("shared") && o.has("global") && !o.has("bulk")) {
-        for (uint32_t a = 0; a < 2; ++a) {
-            Operand base = o.operand(a);
-            if (base.number != 0 || base.at == kNoGuard) o.unknown("an address with an offset");
-            base.kind = Operand::Kind::reg;
-            room.put(to, a, base, Type::b64);
-        }
+        for (uint32_t a = 0; a < 2; ++a) room.put_place(to, a, o.operand(a), Type::b64);
         to.value = o.operand(2).number;
         to.at[2] = kNoGuard;
         const bool policy = o.has("L2::cache_hint");

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "tests/gpu/ptx/half.h"
 
-#include "tests/gpu/ptx/warp.h"
-
 namespace granary::test::ptx {
 namespace {
 

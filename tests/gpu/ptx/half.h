@@ -7,7 +7,7 @@
 #include <bit>
 #include <cmath>
 
-#include "tests/gpu/ptx/program.h"
+#include "tests/gpu/ptx/warp.h"
 
 namespace granary::test::ptx {
 
@@ -24,6 +24,13 @@ inline uint16_t to_half(double x) {
     const bool away = std::fabs(static_cast<double>(nearest)) > std::fabs(x);
     const uint32_t toward_zero = std::bit_cast<uint32_t>(nearest) - (away ? 1 : 0);
     return to_half(std::bit_cast<float>(toward_zero | 1));
+}
+
+// Of matrix fragments, where four lanes hold eight halves of a row of A, or of a column of B: those
+// of lanes 4 * group and on.
+inline __m256 eight_halves(const Warp& w, uint32_t at, uint32_t group) {
+    const auto* const words = lanes<uint32_t>(w, at) + 4 * group;
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words)));
 }
 
 // add, sub, mul, fma, min, max and neg of one half or of two in a register. Errors: Fault.

@@ -13,12 +13,6 @@ uint32_t word(const Warp& w, uint32_t at, uint32_t lane) {
     return lanes<uint32_t>(w, at)[lane].value;
 }
 
-// Four lanes hold eight halves of a row of A, or of a column of B.
-__m256 eight_halves(const Warp& w, uint32_t at, uint32_t group) {
-    const auto* const words = lanes<uint32_t>(w, at) + 4 * group;
-    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words)));
-}
-
 // Of halves [16, kDepth] x [kDepth, 8], sums in f32. Registers: 0 the sums, 4 A, then B, then what
 // is added.
 template <uint32_t kDepth>
@@ -198,8 +192,7 @@ Builder matrix_builder(std::string_view name) {
                                                               {"ldmatrix", matrix_moves},
                                                               {"stmatrix", matrix_moves},
                                                               {"movmatrix", transpositions}};
-    const auto found = builders.find(name);
-    return found == builders.end() ? nullptr : found->second;
+    return find_builder(builders, name);
 }
 
 }  // namespace granary::test::ptx

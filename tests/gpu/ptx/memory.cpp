@@ -270,11 +270,10 @@ Space space_of(const Operation& o, const Operand& address) {
     return Space::any;
 }
 
-void put_address(FunctionRoom& room, Instruction& to, const Operand& address) {
+void put_address(Instruction& to, const Operand& address) {
     to.at[kBase] = address.at;
     to.value = address.number;
     if (address.bytes == 8) to.wide |= 1u << kBase;
-    (void)room;
 }
 
 void loads_and_stores(const Operation& o, FunctionRoom& room, Instruction& to) {
@@ -293,7 +292,7 @@ void loads_and_stores(const Operation& o, FunctionRoom& room, Instruction& to) {
         else
             room.put(to, p, parts[p], type);
     }
-    put_address(room, to, address);
+    put_address(to, address);
     switch (space_of(o, address)) {
         case Space::shared:
             to.run = by_type<Space::shared>(type, loads);
@@ -392,7 +391,7 @@ void atomics(const Operation& o, FunctionRoom& room, Instruction& to) {
         room.put(to, 0, o.operand(0), o.type());
     room.put(to, 1, o.operand(first + 1), o.type());
     if (o.has("cas")) room.put(to, 2, o.operand(first + 2), o.type());
-    put_address(room, to, address);
+    put_address(to, address);
     to.run = space_of(o, address) == Space::shared ? change_by_type<Space::shared>(o)
                                                    : change_by_type<Space::any>(o);
     if (!to.run) o.unknown("not in this form");
@@ -425,8 +424,7 @@ Builder memory_builder(std::string_view name) {
         {"createpolicy", nothing}, {"griddepcontrol", early_launches},
         {"nanosleep", nothing},    {"setmaxnreg", nothing},
     };
-    const auto found = builders.find(name);
-    return found == builders.end() ? nullptr : found->second;
+    return find_builder(builders, name);
 }
 
 }  // namespace granary::test::ptx

@@ -313,8 +313,7 @@ void addresses(const Operation& o, FunctionRoom& room, Instruction& to) {
 Builder move_builder(std::string_view name) {
     static const std::map<std::string_view, Builder> builders{
         {"mov", moves}, {"setp", comparisons}, {"selp", selection}, {"cvta", addresses}};
-    const auto found = builders.find(name);
-    return found == builders.end() ? nullptr : found->second;
+    return find_builder(builders, name);
 }
 
 }  // namespace granary::test::ptx

@@ -76,4 +76,18 @@ void FunctionRoom::put(Instruction& to, uint32_t i, const Operand& operand, Type
     if (wide) to.wide |= static_cast<uint8_t>(1u << std::min(i, 7u));
 }
 
+void FunctionRoom::put_place(Instruction& to, uint32_t i, Operand operand, Type type) {
+    if (operand.kind == Operand::Kind::address) {
+        if (operand.number != 0 || operand.at == kNoGuard)
+            throw Fault(std::string(to.text) + ": an address with an offset");
+        operand.kind = Operand::Kind::reg;
+    }
+    put(to, i, operand, type);
+}
+
+Builder find_builder(const std::map<std::string_view, Builder>& builders, std::string_view name) {
+    const auto found = builders.find(name);
+    return found == builders.end() ? nullptr : found->second;
+}
+
 }  // namespace granary::test::ptx

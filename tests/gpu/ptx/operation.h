@@ -64,11 +64,15 @@ class FunctionRoom {
 
     // Sets register number `i` of the instruction: a register, or a number of the type's size.
     void put(Instruction& to, uint32_t i, const Operand& operand, Type type);
+    // The same of what may stand in brackets: an address that is all in a register.
+    void put_place(Instruction& to, uint32_t i, Operand operand, Type type);
 };
 
 // Each makes an instruction of an operation of its family. Errors: Fault, where it is none that is
 // known.
 using Builder = void (*)(const Operation&, FunctionRoom&, Instruction&);
+// The one of that name, or null.
+Builder find_builder(const std::map<std::string_view, Builder>& builders, std::string_view name);
 Builder arithmetic_builder(std::string_view name);
 Builder bits_builder(std::string_view name);
 Builder move_builder(std::string_view name);
@@ -79,5 +83,8 @@ Builder warp_builder(std::string_view name);
 Builder matrix_builder(std::string_view name);
 Builder barrier_builder(std::string_view name);
 Builder warpgroup_builder(std::string_view name);
+
+// Of "cp.async": what the copy engine does, and arrivals of other copies (bulk_copies.cpp).
+void bulk_copies(const Operation& o, FunctionRoom& room, Instruction& to);
 
 }  // namespace granary::test::ptx

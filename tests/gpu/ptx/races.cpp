@@ -10,6 +10,11 @@ constexpr uint32_t kWord = 4;
 
 }  // namespace
 
+void see(const Seen& what, Seen& by) {
+    by.resize(std::max(by.size(), what.size()));
+    for (size_t w = 0; w < what.size(); ++w) by[w] = std::max(by[w], what[w]);
+}
+
 void Races::begin(size_t bytes, size_t warps) {
     // Steps go on counting, so that those of blocks before are seen by all.
     uint32_t last = base_;
@@ -75,16 +80,13 @@ bool Races::write(uint32_t warp, uint32_t lane, uint32_t at, uint32_t bytes) {
 }
 
 void Races::arrive(uint32_t warp, Seen& barrier) {
-    const Seen& seen = seen_[warp];
-    barrier.resize(seen.size());
-    for (size_t w = 0; w < seen.size(); ++w) barrier[w] = std::max(barrier[w], seen[w]);
+    see(seen_[warp], barrier);
     step(warp);
 }
 
+// Nobody knows more of the warp's own steps than it does.
 void Races::leave(uint32_t warp, const Seen& barrier) {
-    Seen& seen = seen_[warp];
-    for (size_t w = 0; w < barrier.size(); ++w)
-        if (w != warp) seen[w] = std::max(seen[w], barrier[w]);
+    see(barrier, seen_[warp]);
 }
 
 }  // namespace granary::test::ptx

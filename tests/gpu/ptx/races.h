@@ -16,6 +16,8 @@ namespace granary::test::ptx {
 
 // Steps of all warps of a block that somebody has seen.
 using Seen = std::vector<uint32_t>;
+// Who has seen `by` has seen `what` too.
+void see(const Seen& what, Seen& by);
 
 class Races {
   public:

@@ -31,7 +31,6 @@ struct Group {
 // A copy to shared memory that was begun and is not waited for yet.
 struct LateCopy {
     uint32_t at;  // in shared memory
-    std::byte* to;
     const std::byte* from;
     uint32_t bytes, zeros;  // zeros behind the bytes
     uint32_t lane, group;

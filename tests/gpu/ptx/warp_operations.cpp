@@ -221,8 +221,7 @@ Builder warp_builder(std::string_view name) {
         {"redux", reductions}, {"bar", barriers},
         {"barrier", barriers}, {"activemask", active_masks},
         {"trap", traps},       {"mapa", addresses_of_ranks}};
-    const auto found = builders.find(name);
-    return found == builders.end() ? nullptr : found->second;
+    return find_builder(builders, name);
 }
 
 }  // namespace granary::test::ptx

@@ -62,9 +62,7 @@ void multiply(Warp& w, const Instruction& i) {
     } else {
         for (uint32_t r = 0; r < 4; ++r)
             for (uint32_t group = 0; group < 8; ++group)
-                _mm256_store_ps(&a[group + r % 2 * 8][r / 2 * 8],
-                                _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(
-                                    lanes<uint32_t>(w, i.at[r]) + 4 * group))));
+                _mm256_store_ps(&a[group + r % 2 * 8][r / 2 * 8], eight_halves(w, i.at[r], group));
     }
     const Factor factor(w, i, bits(w, i, 4, 0));
     for (uint32_t col = 0; col < columns; ++col)
