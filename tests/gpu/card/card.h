@@ -7,6 +7,7 @@
 // What the card is called, how large it is and which kernels it can run differ: see kernels.h.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -40,7 +41,7 @@ using Work = std::function<Status()>;
 // Work in its order, and the thread that does it.
 class Queue {
   public:
-    explicit Queue(Status& lost) : lost_(lost) {}
+    explicit Queue(std::atomic<Status>& lost) : lost_(lost) {}
     ~Queue();
     void add(Work work);
     void drain();  // until all is done
@@ -51,7 +52,7 @@ class Queue {
   private:
     void work();
 
-    Status& lost_;
+    std::atomic<Status>& lost_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::vector<Work> waiting_;
@@ -86,7 +87,7 @@ struct Machine {
     std::map<Address, size_t> registered;  // and that of others, page-locked
     size_t lost_bytes = 0;                 // by a fault
     int users = 0;
-    Status lost = 0;
+    std::atomic<Status> lost = 0;
 
     std::set<void*> objects;  // streams, modules
     std::map<Event, std::unique_ptr<EventState>> events;

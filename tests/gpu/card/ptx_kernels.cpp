@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 
 #include "tests/gpu/card/kernels.h"
 #include "tests/gpu/card/name.h"
@@ -19,7 +20,7 @@ struct Kernel {
 
 namespace {
 
-// The texts, and where each kernel stands.
+// The texts, and where each kernel stands. Programs ask for kernels while others run.
 class Library {
   public:
     Library() {
@@ -31,6 +32,7 @@ class Library {
         }
     }
     const Kernel* find(const std::string& name) {
+        const std::lock_guard lock(mutex_);
         if (const auto known = kernels_.find(name); known != kernels_.end()) return &known->second;
         const std::string entry = ".entry " + name + "(";
         for (size_t i = 0; i < texts_.size(); ++i) {
@@ -43,7 +45,8 @@ class Library {
         return nullptr;
     }
     // Variables of the modules, which lie in memory of ours.
-    Span variable_around(uintptr_t address) const {
+    Span variable_around(uintptr_t address) {
+        const std::lock_guard lock(mutex_);
         for (const auto& [number, module] : modules_)
             for (const auto& [name, variable] : module->variables()) {
                 const auto begin = reinterpret_cast<uintptr_t>(variable.at);
@@ -54,6 +57,7 @@ class Library {
     }
 
   private:
+    std::mutex mutex_;
     std::vector<std::string> texts_;
     std::map<size_t, std::unique_ptr<ptx::Module>> modules_;
     std::map<std::string, Kernel> kernels_;

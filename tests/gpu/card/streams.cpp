@@ -92,10 +92,10 @@ Status cuStreamDestroy_v2(Stream stream) {
 }
 Status cuStreamSynchronize(Stream stream) {
     machine.queue.drain();
-    return machine.objects.contains(stream) ? machine.lost : kInvalid;
+    return machine.objects.contains(stream) ? machine.lost.load() : kInvalid;
 }
 Status cuStreamWaitEvent(Stream, Event event, unsigned) {
-    return machine.events.contains(event) ? machine.lost : kInvalid;
+    return machine.events.contains(event) ? machine.lost.load() : kInvalid;
 }
 
 Status cuEventCreate(Event* event, unsigned) {
@@ -179,7 +179,7 @@ Status cuMemcpyAsync(Address to, Address from, size_t bytes, Stream) {
 }
 
 Status cuStreamBeginCapture_v2(Stream, int) {
-    if (machine.lost || machine.capturing) return machine.lost ? machine.lost : kInvalid;
+    if (machine.lost || machine.capturing) return machine.lost ? machine.lost.load() : kInvalid;
     machine.capturing = new_graph({});
     return 0;
 }
