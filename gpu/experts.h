@@ -59,6 +59,9 @@ struct ExpertCacheView {
     uint64_t* hits = nullptr;  // counters, one each
     uint64_t* misses = nullptr;
     uint64_t* bytes_copied = nullptr;
+    // Decode: every expert has a slot, and will have it. One that has none all the same is read in
+    // place.
+    bool complete = false;
 };
 
 // The processor's share of a decode step of one row. Of the experts that a layer finds missing the

@@ -72,6 +72,15 @@ struct DeltaShape {
     size_t state_values() const { return size_t{width()} * head_dim; }
 };
 inline constexpr uint32_t kDeltaCells = 64;  // cells that the prompt form takes in one go
+// What becomes of a layer's projections on their way into a delta net of n rows.
+struct DeltaInputs {
+    const float *dt, *a;  // [value_heads]
+    const float* kernel;  // [channels, taps]
+    float *alpha, *beta;  // [n, value_heads]
+    float* x;             // [n, channels]
+    float* tail;          // [taps - 1, channels]
+    float* convolved;     // [n, channels]
+};
 
 struct Matmul {
     Weight weight;
@@ -163,6 +172,22 @@ class Kernels {
                             const float* pairs /*[out.rows, heads, 2, head_dim]*/,
                             const Activations& out) = 0;
 
+    // take_queries, then rope_store of q, for backends that do both at once.
+    virtual void take_queries_and_rope_store(const AttentionShape& shape, const float* q_norm,
+                                             const float* k_norm, uint32_t first_cell, uint32_t n,
+                                             const float* pairs, float* q, const float* k,
+                                             const float* v, const KvView& kv) {
+        take_queries(shape, pairs, n, q);
+        rope_store(shape, q_norm, k_norm, first_cell, n, q, k, v, kv);
+    }
+    // attention_decode, then gate_heads, likewise.
+    virtual void attention_decode_and_gate(const AttentionShape& shape, const float* q,
+                                           const KvView& kv, const float* pairs,
+                                           const Activations& out) {
+        attention_decode(shape, q, kv, out);
+        gate_heads(shape, pairs, out);
+    }
+
     // out[i, c] = silu(sum over t of kernel[c, t] x[i - taps + 1 + t, c]); rows before the first
     // are those of tail, which is left as the last taps - 1 rows. out is not x.
     virtual void causal_conv(const DeltaShape& shape, const float* kernel /*[channels, taps]*/,
@@ -177,12 +202,13 @@ class Kernels {
                              float* alpha /*[n, value_heads]*/,
                              float* beta /*[n, value_heads]*/) = 0;
 
-    // delta_gates and causal_conv of the same n rows, for backends that do both at once.
-    virtual void gates_and_conv(const DeltaShape& shape, const float* dt, const float* a,
-                                float* alpha, float* beta, const float* kernel, const float* x,
-                                uint32_t n, float* tail, float* out) {
-        delta_gates(shape, dt, a, n, alpha, beta);
-        causal_conv(shape, kernel, x, n, tail, out);
+    // matmul of jobs that put out x, alpha and beta, among others, then delta_gates and causal_conv
+    // of those; for backends that do it at once: they may leave x alone.
+    virtual void matmul_gates_and_conv(std::span<const Matmul> jobs, const Activations& in,
+                                       const DeltaShape& shape, const DeltaInputs& to) {
+        matmul(jobs, in);
+        delta_gates(shape, to.dt, to.a, in.rows, to.alpha, to.beta);
+        causal_conv(shape, to.kernel, to.x, in.rows, to.tail, to.convolved);
     }
 
     // For each value head and token: S *= exp(alpha); d = beta (v - S^T k); S += k d^T;

@@ -94,6 +94,7 @@ void ExpertCache::read_back() {
 }
 
 void ExpertCache::publish() {
+    complete_ = resident() == known_.size() * model_.facts.experts;
     device_.copy(gpu::StreamId::compute, tables_, copy_.data.get(), copy_.bytes);
 }
 

@@ -35,6 +35,8 @@ class ExpertCache {
     uint32_t rows() const { return rows_; }
     uint32_t usable_slots() const { return usable_slots_; }
     uint32_t resident() const;
+    // Whether every expert had a slot when the tables were published last: then it still has.
+    bool complete() const { return complete_; }
 
     // Reads the tables back. The device must not be at work; the caller waits for the compute
     // stream before it looks at them.
@@ -96,6 +98,7 @@ class ExpertCache {
     std::vector<gpu::ExpertCacheView> views_, known_;  // of tables_, of copy_
     std::vector<int32_t> numbers_;
     uint32_t usable_slots_ = 0;
+    bool complete_ = false;
 };
 
 }  // namespace granary

@@ -11,7 +11,8 @@ gpu::DecodePlace* place_of(const RunContext& run) {
     return reinterpret_cast<gpu::DecodePlace*>(run.memory.workspace() + run.workspace.place);
 }
 
-void queue_step(const RunContext& run, uint32_t rows) {
+// complete: every expert has its slot, so that none is brought and none is left to the processor.
+void queue_step(const RunContext& run, uint32_t rows, bool complete) {
     const Model& model = run.model;
     gpu::Kernels& kernels = run.kernels();
     const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
@@ -22,8 +23,9 @@ void queue_step(const RunContext& run, uint32_t rows) {
     kernels.rms_norm(at.x, mixer_norm(model, 0), model.norm_eps, at.norm);
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const MoeWeights& moe = model.layers[n].moe;
-        const gpu::ExpertCacheView& cache = run.memory.experts().view(n);
-        const gpu::CpuShare share = run.cpu ? run.cpu->of_layer(n) : gpu::CpuShare{};
+        gpu::ExpertCacheView cache = run.memory.experts().view(n);
+        cache.complete = complete;
+        const gpu::CpuShare share = run.cpu && !complete ? run.cpu->of_layer(n) : gpu::CpuShare{};
 
         mix(run, n, at, {place});
 
@@ -54,9 +56,9 @@ void queue_step(const RunContext& run, uint32_t rows) {
 
 }  // namespace
 
-Result<gpu::RecordingId> record_step(const RunContext& run, uint32_t rows) {
+Result<gpu::RecordingId> record_step(const RunContext& run, uint32_t rows, bool complete) {
     if (auto r = run.device.begin_recording(); !r) return tl::unexpected(r.error());
-    queue_step(run, rows);
+    queue_step(run, rows, complete);
     return run.device.end_recording();
 }
 
@@ -67,12 +69,15 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
     const gpu::DecodePlace now{kv_base, first_cell, tick};
     run.device.copy(gpu::StreamId::compute, place_of(run), &now, sizeof now);
     run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
+    const bool complete = run.memory.experts().complete();
+    const std::optional<gpu::RecordingId> recorded =
+        complete ? run.recorded.complete : run.recorded.any;
     bool queued = true;
-    if (rows <= run.recorded_steps.size())
-        queued = run.device.replay(run.recorded_steps[rows - 1]);
+    if (rows == 1 && recorded)
+        queued = run.device.replay(*recorded);
     else
-        queue_step(run, rows);
-    if (queued && run.cpu && rows == 1)
+        queue_step(run, rows, complete);
+    if (queued && run.cpu && rows == 1 && !complete)
         run.cpu->serve(run.device.record(gpu::StreamId::compute), tick, run.arithmetic);
     return bring_output(run, rows);
 }

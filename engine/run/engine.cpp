@@ -126,9 +126,15 @@ Result<void> Engine::Impl::lay(Core& core, const LoadProgress& progress) {
         if (auto r = share_with_cpu(core); !r) return r;
     }
     if (core.device->records()) {
-        auto step = record_step(context_of(core), 1);
-        if (!step) return tl::unexpected(step.error());
-        core.recorded_steps.push_back(*step);
+        const auto record = [&](bool complete, std::optional<gpu::RecordingId>& to) {
+            auto step = record_step(context_of(core), 1, complete);
+            if (!step) return Result<void>(tl::unexpected(step.error()));
+            to = *step;
+            return Result<void>();
+        };
+        if (auto r = record(false, core.recorded.any); !r) return r;
+        if (core.memory->experts().rows() >= core.model.facts.experts)
+            if (auto r = record(true, core.recorded.complete); !r) return r;
     }
     if (auto r = file->intact(); !r) return r;
     core.memory->end_load();
@@ -167,7 +173,7 @@ RunContext Engine::Impl::context_of(const Core& core) const {
             core.plan,
             workspace_layout(core.model.facts, core.facts, core.plan.max_context),
             options.arithmetic,
-            core.recorded_steps,
+            core.recorded,
             core.cpu.get(),
             phases};
 }

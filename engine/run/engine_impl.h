@@ -29,8 +29,8 @@ struct Core {
     Model model;
     // Destroyed before the device. Null: prepared and not laid, or lost for good.
     std::unique_ptr<MemoryManager> memory;
-    std::vector<gpu::RecordingId> recorded_steps;  // see RunContext
-    std::unique_ptr<CpuWorker> cpu;                // null: of no use to the device
+    RecordedSteps recorded;
+    std::unique_ptr<CpuWorker> cpu;  // null: of no use to the device
 };
 
 struct Engine::Impl {

@@ -18,14 +18,20 @@ void attend(const RunContext& run, const AttentionWeights& weights, const gpu::K
                               gpu::Matmul{weights.k, at.k}, gpu::Matmul{weights.v, at.v}},
                    at.norm);
     run.phase(Phase::attention);
-    if (gated) kernels.take_queries(shape, at.pairs, rows, at.q);
-    kernels.rope_store(shape, weights.q_norm, weights.k_norm, place.first_cell, rows, at.q, at.k,
-                       at.v, kv);
-    if (place.decode)
-        kernels.attention_decode(shape, at.q, kv, at.attention);
+    if (gated)
+        kernels.take_queries_and_rope_store(shape, weights.q_norm, weights.k_norm, place.first_cell,
+                                            rows, at.pairs, at.q, at.k, at.v, kv);
     else
+        kernels.rope_store(shape, weights.q_norm, weights.k_norm, place.first_cell, rows, at.q,
+                           at.k, at.v, kv);
+    if (place.decode && gated) {
+        kernels.attention_decode_and_gate(shape, at.q, kv, at.pairs, at.attention);
+    } else if (place.decode) {
+        kernels.attention_decode(shape, at.q, kv, at.attention);
+    } else {
         kernels.attention_prompt(shape, at.q, place.first_cell, kv, at.attention);
-    if (gated) kernels.gate_heads(shape, at.pairs, at.attention);
+        if (gated) kernels.gate_heads(shape, at.pairs, at.attention);
+    }
     run.phase(Phase::dense);
     kernels.matmul(std::array{gpu::Matmul{weights.out, at.x, true}}, at.attention);
 }
@@ -38,18 +44,20 @@ void remember(const RunContext& run, const DeltaWeights& weights, uint32_t numbe
     std::byte* const memory = run.memory.state(number);
     float* const tail = reinterpret_cast<float*>(memory);
     float* const state = tail + shape.tail_values();
-    kernels.matmul(
-        std::array{gpu::Matmul{weights.qkv, at.channels}, gpu::Matmul{weights.gate, at.delta_gate},
-                   gpu::Matmul{weights.alpha, at.alpha}, gpu::Matmul{weights.beta, at.beta}},
-        at.norm);
-    run.phase(Phase::attention);
+    const std::array jobs{gpu::Matmul{weights.qkv, at.channels},
+                          gpu::Matmul{weights.gate, at.delta_gate},
+                          gpu::Matmul{weights.alpha, at.alpha}, gpu::Matmul{weights.beta, at.beta}};
     if (place.decode) {
-        kernels.gates_and_conv(shape, weights.dt, weights.a, at.alpha, at.beta, weights.kernel,
-                               at.channels, rows, tail, at.convolved);
+        kernels.matmul_gates_and_conv(jobs, at.norm, shape,
+                                      {weights.dt, weights.a, weights.kernel, at.alpha, at.beta,
+                                       at.channels, tail, at.convolved});
+        run.phase(Phase::attention);
         kernels.delta_net_decode_and_norm(shape, at.convolved, at.alpha, at.beta, rows, state,
                                           at.channels, weights.head_norm, run.model.norm_eps,
                                           at.delta_gate, at.delta);
     } else {
+        kernels.matmul(jobs, at.norm);
+        run.phase(Phase::attention);
         kernels.delta_gates(shape, weights.dt, weights.a, rows, at.alpha, at.beta);
         std::vector<uint32_t> stops;
         for (const Checkpoint& checkpoint : place.checkpoints)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "engine/memory/manager.h"
@@ -37,6 +38,12 @@ struct PassBuffers {
     void* expert_out = nullptr;   // [rows * used, hidden], see Kernels::expert_out_bytes
 };
 
+// Decode steps of one token, where the device records work: where every expert has its slot, if
+// they ever have, and for all other times.
+struct RecordedSteps {
+    std::optional<gpu::RecordingId> any, complete;
+};
+
 struct RunContext {
     gpu::Device& device;
     const Model& model;
@@ -44,8 +51,7 @@ struct RunContext {
     const Plan& plan;
     WorkspaceLayout workspace;
     gpu::Arithmetic arithmetic = gpu::Arithmetic::fast;
-    // Decode steps of 1, 2 .. rows, where the device records work.
-    std::span<const gpu::RecordingId> recorded_steps{};
+    RecordedSteps recorded{};
     CpuWorker* cpu = nullptr;      // of recorded steps; null: the device computes every expert
     PhaseClock* phases = nullptr;  // of prompts, for benches
     // For calibration: experts without a slot are not copied; others stand in for them.
@@ -123,7 +129,7 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
 Result<void> decode_step(const RunContext& run, std::byte* kv, uint32_t first_cell,
                          std::span<const TokenId> tokens, uint32_t tick);
 
-// Records a decode step of `rows` tokens; a load point.
-Result<gpu::RecordingId> record_step(const RunContext& run, uint32_t rows);
+// Records a decode step of `rows` tokens, with every expert in its slot or not; a load point.
+Result<gpu::RecordingId> record_step(const RunContext& run, uint32_t rows, bool complete);
 
 }  // namespace granary

@@ -120,15 +120,34 @@ CudaKernels::PromptBytes CudaKernels::attention_prompt_scratch(const AttentionSh
     return {std::max(widened_bytes(shape), kLeast), shape.heads * sizeof(SoftmaxRow)};
 }
 
-// Work: 4 heads head_dim operations a token and cell. Bytes: K and V once for each 16 rows of a
-// K/V head; partial results of a row twice, head_dim + 2 values for each block.
 void CudaKernels::attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
                                    const Activations& out) {
+    attention_decode_of(shape, q, kv, nullptr, out);
+}
+
+void CudaKernels::attention_decode_and_gate(const AttentionShape& shape, const float* q,
+                                            const KvView& kv, const float* pairs,
+                                            const Activations& out) {
+    if (!has_fast_decode(shape, kv, out) || !aligned_16(pairs))
+        return Kernels::attention_decode_and_gate(shape, q, kv, pairs, out);
+    attention_decode_of(shape, q, kv, pairs, out);
+}
+
+bool CudaKernels::has_fast_decode(const AttentionShape& shape, const KvView& kv,
+                                  const Activations& out) const {
+    return attention_.fast_decode && out.codes && head_index(shape.head_dim) >= 0 &&
+           format_index(kv) >= 0;
+}
+
+// Work: 4 heads head_dim operations a token and cell. Bytes: K and V once for each 16 rows of a
+// K/V head; partial results of a row twice, head_dim + 2 values for each block.
+void CudaKernels::attention_decode_of(const AttentionShape& shape, const float* q, const KvView& kv,
+                                      const float* pairs, const Activations& out) {
     const AttentionKernels& at = attention_;
     const uint32_t group = shape.heads / shape.kv_heads, dim = shape.head_dim;
     const uint32_t together = decode_tokens(shape);
     const int head = head_index(dim), format = format_index(kv);
-    const bool fast = at.fast_decode && out.codes && head >= 0 && format >= 0;
+    const bool fast = has_fast_decode(shape, kv, out);
     // Groups of codes may cross heads: they come afterwards then.
     const bool later = out.codes && dim % 32 != 0;
     for (uint32_t first = 0; first < out.rows; first += together) {
@@ -136,6 +155,7 @@ void CudaKernels::attention_decode(const AttentionShape& shape, const float* q, 
         job.n = std::min(together, out.rows - first);
         job.first_token = first;
         job.q = q + size_t{first} * shape.heads * dim;
+        job.pairs = pairs ? pairs + size_t{first} * 2 * shape.heads * dim : nullptr;
         job.values = out.values + size_t{first} * shape.heads * dim;
         job.code_row = code_bytes(shape.heads * dim);
         job.codes = out.codes && !later ? out.codes + first * job.code_row : nullptr;

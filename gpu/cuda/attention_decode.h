@@ -17,9 +17,10 @@
 namespace granary::gpu::cuda {
 
 struct AttentionDecode {
-    const float* q;    // [n, heads, dim]
-    float* values;     // [n, heads, dim]
-    std::byte* codes;  // [n] rows of code_row bytes (decode_codes.h); may be null
+    const float* q;      // [n, heads, dim]
+    const float* pairs;  // [n, heads, 2, dim] queries and gates of what is put out; may be null
+    float* values;       // [n, heads, dim]
+    std::byte* codes;    // [n] rows of code_row bytes (decode_codes.h); may be null
     size_t code_row;
     float* partials;        // [blocks or cuts]: [rows, dim] sums, then [rows] {maximum, sum}
     size_t partial_floats;  // of each

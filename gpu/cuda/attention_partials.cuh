@@ -209,7 +209,11 @@ struct Partials {
             }
         }
         row.scale(1 / row.total);
-        float v[kQuads][4];
+        float v[kQuads][4], gate[kQuads][4];
+        if (job.pairs)
+#pragma unroll
+            for (uint32_t q = 0; q < kQuads; ++q)
+                load_quad<true>(job.pairs + (size_t{at} * 2 + 1) * kDim, quad_of(q), kDim, gate[q]);
 #pragma unroll
         for (uint32_t q = 0; q < kQuads; ++q)
             v[q][0] = row.sum[q].x, v[q][1] = row.sum[q].y, v[q][2] = row.sum[q].z,
@@ -218,6 +222,9 @@ struct Partials {
         if (lane >= kRowQuads) return;
 #pragma unroll
         for (uint32_t q = 0; q < kQuads; ++q) {
+            if (job.pairs)
+#pragma unroll
+                for (uint32_t i = 0; i < 4; ++i) v[q][i] = times_sigmoid(v[q][i], gate[q][i]);
             store_quad<true>(job.values + size_t{at} * kDim, quad_of(q), kDim, v[q]);
             if (job.codes)
                 store_decode_codes(job.codes + at / job.heads * job.code_row,

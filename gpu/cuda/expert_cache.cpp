@@ -49,12 +49,13 @@ void CudaKernels::note_routes(const ExpertCacheView& cache, const Routes& routes
 
 FetchExperts CudaKernels::fetch_job(const ExpertCacheView& cache, uint32_t rows, uint32_t used,
                                     const DecodePlace* place, const CpuShare& share) const {
-    const uint32_t most = std::min(rows * used, std::min(cache.experts, cache.slots));
+    const uint32_t most =
+        cache.complete ? 0 : std::min(rows * used, std::min(cache.experts, cache.slots));
     std::byte* const pieces =
         scratch_.require(decode_route_bytes() + size_t{most} * 3 * sizeof(GatherPiece)) +
         decode_route_bytes();
     return {cache, place, reinterpret_cast<GatherPiece*>(pieces), most,
-            rows == 1 ? share : CpuShare{}};
+            rows == 1 && !cache.complete ? share : CpuShare{}};
 }
 
 void CudaKernels::gather(const FetchExperts& job) {

@@ -25,7 +25,6 @@ Result<void> CudaKernels::load_gates() {
                           {"gate_heads", &gates_.gate_heads},
                           {"delta_gates", &gates_.delta_gates},
                           {"causal_conv", &gates_.causal_conv},
-                          {"gates_and_conv", &gates_.gates_and_conv},
                           {"route_shared", &gates_.route_shared},
                           {"route_shared_decode", &gates_.route_shared_decode}});
 }
@@ -64,19 +63,6 @@ void CudaKernels::causal_conv(const DeltaShape& shape, const float* kernel, cons
     queue_few(n, gates_.causal_conv,
               {blocks_for(shape.channels(), kThreads), blocks_for(n, kConvRows)}, {kThreads}, 0,
               kernel, shape.taps, x, shape.channels(), n, tail, out);
-}
-
-void CudaKernels::gates_and_conv(const DeltaShape& shape, const float* dt, const float* a,
-                                 float* alpha, float* beta, const float* kernel, const float* x,
-                                 uint32_t n, float* tail, float* out) {
-    if (n == 0) return;
-    if (n > kDecodeRows)
-        return Kernels::gates_and_conv(shape, dt, a, alpha, beta, kernel, x, n, tail, out);
-    const uint32_t values = n * shape.value_heads;
-    queue_early(gates_.gates_and_conv,
-                {blocks_for(shape.channels(), kThreads) + blocks_for(values, kThreads)}, {kThreads},
-                0, dt, a, shape.value_heads, values, alpha, beta, kernel, shape.taps, x,
-                shape.channels(), n, tail, out);
 }
 
 void CudaKernels::gated_norm(const float* x, const float* weight, float eps, uint32_t dim,

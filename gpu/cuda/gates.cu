@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Gates: sigmoids that let a part of a value through, the gates of a delta net, its short
 // convolution, and the route to a shared expert.
+#include "gpu/cuda/delta_inputs.cuh"
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/norm_decode.cuh"
 #include "gpu/cuda/shared_gate.cuh"
@@ -42,15 +43,6 @@ extern "C" __global__ void __launch_bounds__(128)
 
 namespace {
 
-// Value i of n * heads.
-__device__ __forceinline__ void set_gates(uint32_t i, const float* dt, const float* a,
-                                          uint32_t heads, float* alpha, float* beta) {
-    const float x = alpha[i] + dt[i % heads];
-    // Above 20 softplus is x to f32.
-    alpha[i] = a[i % heads] * (x > 20 ? x : log1pf(expf(x)));
-    beta[i] = 1 / (1 + expf(-beta[i]));
-}
-
 // kTaps taps at most, known when this is compiled.
 template <uint32_t kTaps>
 __device__ __forceinline__ void convolve(const float* kernel, uint32_t taps, const float* x,
@@ -73,11 +65,7 @@ __device__ __forceinline__ void convolve(const float* kernel, uint32_t taps, con
 #pragma unroll 4
     for (uint32_t i = first; i < end; ++i) {
         value[0] = x[size_t{i} * channels + c];
-        float sum = 0;
-#pragma unroll
-        for (uint32_t t = kTaps; t-- > 0;)
-            if (t < taps) sum = fmaf(weight[t], value[t], sum);
-        out[size_t{i} * channels + c] = times_sigmoid(sum, sum);
+        out[size_t{i} * channels + c] = convolved(weight, value, taps);
 #pragma unroll
         for (uint32_t t = kTaps - 1; t > 0; --t) value[t] = value[t - 1];
     }
@@ -95,7 +83,9 @@ extern "C" __global__ void __launch_bounds__(128)
     let_next_begin();
     wait_for_kernels_ahead();
     const uint32_t i = blockIdx.x * 128 + threadIdx.x;
-    if (i < values) set_gates(i, dt, a, heads, alpha, beta);
+    if (i >= values) return;
+    alpha[i] = decay_of(alpha[i], dt[i % heads], a[i % heads]);
+    beta[i] = rate_of(beta[i]);
 }
 
 // A thread a channel and kConvRows rows: grid (channels / 128, rows / kConvRows). Only the first
@@ -110,26 +100,6 @@ extern "C" __global__ void __launch_bounds__(128)
         convolve<4>(kernel, 4, x, channels, n, tail, out);
     else
         convolve<8>(kernel, taps, x, channels, n, tail, out);
-}
-
-// Both of a decode step: the blocks behind those of channels take the gates. Grid: ((channels and
-// values of gates) / 128).
-extern "C" __global__ void __launch_bounds__(128)
-    gates_and_conv(const float* dt, const float* a, uint32_t heads, uint32_t values, float* alpha,
-                   float* beta, const float* kernel, uint32_t taps, const float* x,
-                   uint32_t channels, uint32_t n, float* tail, float* out) {
-    let_next_begin();
-    wait_for_kernels_ahead();
-    const uint32_t of_channels = (channels + 127) / 128;
-    if (blockIdx.x < of_channels) {
-        if (taps == 4)
-            convolve<4>(kernel, 4, x, channels, n, tail, out);
-        else
-            convolve<8>(kernel, taps, x, channels, n, tail, out);
-        return;
-    }
-    const uint32_t i = (blockIdx.x - of_channels) * 128 + threadIdx.x;
-    if (i < values) set_gates(i, dt, a, heads, alpha, beta);
 }
 
 // A warp a row, in double as the host does: a hidden width of products beside the expert itself.

@@ -89,8 +89,14 @@ class CudaKernels : public Kernels {
                           const KvView& kv, const Activations& out) override;
     void attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
                           const Activations& out) override;
+    void attention_decode_and_gate(const AttentionShape& shape, const float* q, const KvView& kv,
+                                   const float* pairs, const Activations& out) override;
     void take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
                       float* q) override;
+    void take_queries_and_rope_store(const AttentionShape& shape, const float* q_norm,
+                                     const float* k_norm, uint32_t first_cell, uint32_t n,
+                                     const float* pairs, float* q, const float* k, const float* v,
+                                     const KvView& kv) override;
     void gate_heads(const AttentionShape& shape, const float* pairs,
                     const Activations& out) override;
 
@@ -99,9 +105,8 @@ class CudaKernels : public Kernels {
                      float* tail, float* out) override;
     void delta_gates(const DeltaShape& shape, const float* dt, const float* a, uint32_t n,
                      float* alpha, float* beta) override;
-    void gates_and_conv(const DeltaShape& shape, const float* dt, const float* a, float* alpha,
-                        float* beta, const float* kernel, const float* x, uint32_t n, float* tail,
-                        float* out) override;
+    void matmul_gates_and_conv(std::span<const Matmul> jobs, const Activations& in,
+                               const DeltaShape& shape, const DeltaInputs& to) override;
     void delta_net_prompt(const DeltaShape& shape, float* x, float* alpha, float* beta,
                           uint32_t first_cell, uint32_t n, float* state, float* out) override;
     void conv_and_delta_net(const DeltaShape& shape, const DeltaPrompt& prompt,
@@ -265,11 +270,22 @@ class CudaKernels : public Kernels {
     size_t attention_decode_scratch(const AttentionShape& shape, uint32_t max_cells) const;
     static PromptBytes attention_prompt_scratch(const AttentionShape& shape);
     bool keep_pace();
+    // Whether decode attention is one launch, by tensor cores.
+    bool has_fast_decode(const AttentionShape& shape, const KvView& kv,
+                         const Activations& out) const;
+    void attention_decode_of(const AttentionShape& shape, const float* q, const KvView& kv,
+                             const float* pairs, const Activations& out);
+    // Queries from rows `stride` values apart.
+    void rope_store_from(const float* from, uint32_t stride, const AttentionShape& shape,
+                         const float* q_norm, const float* k_norm, uint32_t first_cell, uint32_t n,
+                         float* q, const float* k, const float* v, const KvView& kv);
     TensorMap cells_map(const AttentionShape& shape, const KvView& kv, const KvPart& part,
                         uint32_t box_cells, uint32_t end);
     // matmul.cpp, experts.cpp
     Result<void> load_matmuls();
-    void matmul_decode(std::span<const Matmul> jobs, const Activations& in);
+    // inputs: of a delta net, of one row; may be null.
+    void matmul_decode(std::span<const Matmul> jobs, const Activations& in,
+                       const DeltaInputs* inputs = nullptr);
     // Groups of tiles a block, stages, bytes of shared memory.
     struct MatvecPlan {
         uint32_t groups, stages, bytes;
@@ -340,7 +356,7 @@ class CudaKernels : public Kernels {
         Function combine_norm_cluster;  // null: there are no clusters
     } rows_{};
     struct {
-        Function take_queries, gate_heads, delta_gates, causal_conv, gates_and_conv;
+        Function take_queries, gate_heads, delta_gates, causal_conv;
         Function gated_norm, route_shared, route_shared_decode;
     } gates_{};
     Function rope_store_ = nullptr;

@@ -37,6 +37,22 @@ PromptMatmul dense_job(const Matmul& job, uint32_t rows, const std::byte* x, siz
     return launch;
 }
 
+// What becomes of the product, where it is one of those that a delta net takes in.
+void lead_to_delta_net(const DeltaInputs& inputs, MatvecJob& job) {
+    if (job.out == inputs.x) {
+        job.after = MatvecAfter::convolve;
+        job.out = inputs.convolved;
+        job.by = inputs.kernel;
+        job.with = inputs.tail;
+    } else if (job.out == inputs.alpha) {
+        job.after = MatvecAfter::decay;
+        job.by = inputs.a;
+        job.with = const_cast<float*>(inputs.dt);  // which is read only
+    } else if (job.out == inputs.beta) {
+        job.after = MatvecAfter::rate;
+    }
+}
+
 // Types of experts with wgmma kernels of their own.
 struct WgmmaType {
     WeightType type;
@@ -206,8 +222,23 @@ void CudaKernels::matmul(std::span<const Matmul> jobs, const Activations& in) {
     }
 }
 
+// One row's are done by the threads that end the products.
+void CudaKernels::matmul_gates_and_conv(std::span<const Matmul> jobs, const Activations& in,
+                                        const DeltaShape& shape, const DeltaInputs& to) {
+    const auto is_fast = [&](const Matmul& job) {
+        const bool is_input = job.out == to.x || job.out == to.alpha || job.out == to.beta;
+        return !is_input || is_block_type(job.weight.type);
+    };
+    if (in.decode && in.codes && in.cols % 32 == 0 && in.rows == 1 && shape.taps == kDeltaTaps &&
+        aligned_16(to.kernel) && std::all_of(jobs.begin(), jobs.end(), is_fast))
+        matmul_decode(jobs, in, &to);
+    else
+        Kernels::matmul_gates_and_conv(jobs, in, shape, to);
+}
+
 // Work: 2 rows cols operations an activation row. Bytes: the weights once.
-void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations& in) {
+void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations& in,
+                                const DeltaInputs* inputs) {
     // One launch for all jobs of block types, one for all others.
     const MatvecShape shape = matvec_shape(in.cols, matmuls_.split);
     const bool small = shape.threads() <= kMatvecThreads && in.rows == 1;
@@ -246,15 +277,16 @@ void CudaKernels::matmul_decode(std::span<const Matmul> jobs, const Activations&
         for (const Matmul& job : jobs) {
             const Weight& weight = job.weight;
             if (is_block_type(weight.type) != blocks_of_weights) continue;
-            launch.job[launch.jobs++] = {weight.data,
-                                         job.out,
-                                         static_cast<uint32_t>(row_bytes(weight.type, weight.cols)),
-                                         weight.rows,
-                                         divided(weight.rows, kMatvecTile * shape.tiles),
-                                         0,
-                                         0,
-                                         weight.type,
-                                         job.add};
+            MatvecJob& to = launch.job[launch.jobs++];
+            to = {};
+            to.weight = weight.data;
+            to.out = job.out;
+            to.row_bytes = static_cast<uint32_t>(row_bytes(weight.type, weight.cols));
+            to.features = weight.rows;
+            to.groups = divided(weight.rows, kMatvecTile * shape.tiles);
+            to.type = weight.type;
+            to.after = job.add ? MatvecAfter::add : MatvecAfter::store;
+            if (inputs) lead_to_delta_net(*inputs, to);
             if (launch.jobs == kMatvecJobs) queue_jobs();
         }
         queue_jobs();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "gpu/cuda/delta_net.h"
 #include "gpu/cuda/expert_matmul.h"
 #include "gpu/cuda/int8_rows.h"
 #include "gpu/cuda/ordered_rows.h"
@@ -101,6 +102,9 @@ struct MatvecLaunch {
     uint32_t stages;
     uint32_t codes_at;  // in shared memory: those of an expert's inner values
 };
+// What becomes of a product: it is stored, or added to what there was; of one row also on its way
+// into a delta net what causal_conv and delta_gates make of it.
+enum class MatvecAfter : uint32_t { store, add, convolve, decay, rate };
 struct MatvecJob {
     const std::byte* weight;
     float* out;  // [rows, features]
@@ -108,7 +112,9 @@ struct MatvecJob {
     uint32_t groups;               // of tiles
     uint32_t first_block, blocks;  // of this job among all of the launch
     WeightType type;
-    bool add;
+    MatvecAfter after;
+    const float* by;  // convolve: taps [features, kDeltaTaps]; decay: a [features]
+    float* with;      // convolve: the tail [kDeltaTaps - 1, features]; decay: dt [features]
 };
 struct Matvec {
     MatvecJob job[kMatvecJobs];

@@ -16,6 +16,20 @@ Result<void> CudaKernels::load_rope() {
 void CudaKernels::rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
                              uint32_t first_cell, uint32_t n, float* q, const float* k,
                              const float* v, const KvView& kv) {
+    rope_store_from(q, shape.head_dim, shape, q_norm, k_norm, first_cell, n, q, k, v, kv);
+}
+
+void CudaKernels::take_queries_and_rope_store(const AttentionShape& shape, const float* q_norm,
+                                              const float* k_norm, uint32_t first_cell, uint32_t n,
+                                              const float* pairs, float* q, const float* k,
+                                              const float* v, const KvView& kv) {
+    rope_store_from(pairs, 2 * shape.head_dim, shape, q_norm, k_norm, first_cell, n, q, k, v, kv);
+}
+
+void CudaKernels::rope_store_from(const float* from, uint32_t stride, const AttentionShape& shape,
+                                  const float* q_norm, const float* k_norm, uint32_t first_cell,
+                                  uint32_t n, float* q, const float* k, const float* v,
+                                  const KvView& kv) {
     const uint32_t pairs = shape.rope ? shape.rope->pairs() : 0;
     if (pairs > kMostRopePairs) {
         std::fprintf(stderr, "%u values of a head rotate, %u are the most\n", 2 * pairs,
@@ -34,9 +48,21 @@ void CudaKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
         const size_t q_at = size_t{first} * shape.heads * dim;
         const size_t k_at = size_t{first} * shape.kv_heads * dim;
         const Size3 grid{(heads + kRopeWarps - 1) / kRopeWarps, std::min(n - first, kMostRows)};
-        const RopeStore job{q_norm,   k_norm, q + q_at,           k + k_at,
-                            v + k_at, kv,     shape.heads,        shape.kv_heads,
-                            dim,      pairs,  first_cell + first, shape.norm_eps};
+        const size_t from_at = size_t{first} * shape.heads * stride;
+        const RopeStore job{q_norm,
+                            k_norm,
+                            from + from_at,
+                            stride,
+                            q + q_at,
+                            k + k_at,
+                            v + k_at,
+                            kv,
+                            shape.heads,
+                            shape.kv_heads,
+                            dim,
+                            pairs,
+                            first_cell + first,
+                            shape.norm_eps};
         if (kv.place)
             queue_early(rope_store_, grid, {32 * kRopeWarps}, shared, job, turns);
         else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Rotary positions (gpu/rope_table.h). Angles are reduced in double: at 1,000,000 cells an f32 angle
-// would be off by 0.06. Then K and V to the codes of their cells (gpu/kv_format.h).
+// Rotary positions (gpu/rope_table.h). Angles are reduced in double: at 1,000,000 cells an f32
+// angle would be off by 0.06. Then K and V to the codes of their cells (gpu/kv_format.h).
 #include "gpu/cuda/rope.h"
 
 #include "gpu/cuda/early.cuh"
@@ -259,7 +259,9 @@ extern "C" __global__ void __launch_bounds__(32 * kRopeWarps)
     const KvPart& part = is_v ? args.kv.v : args.kv.k;
     Head head{};
     if (is_q) {
-        head.from = head.q = args.q + (size_t{blockIdx.y} * args.heads + number) * dim;
+        const size_t row = size_t{blockIdx.y} * args.heads + number;
+        head.from = args.q_from + row * args.q_stride;
+        head.q = args.q + row * dim;
     } else {
         const uint32_t h = number - args.heads - (is_v ? args.kv_heads : 0);
         head.from = (is_v ? args.v : args.k) + (size_t{blockIdx.y} * args.kv_heads + h) * dim;

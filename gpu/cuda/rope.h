@@ -20,6 +20,8 @@ struct RopeTurns {
 struct RopeStore {
     const float* q_norm;  // [dim]; null: none
     const float* k_norm;
+    const float* q_from;  // row i of a head at i q_stride
+    uint32_t q_stride;
     float* q;        // [n, heads, dim]
     const float* k;  // [n, kv_heads, dim]
     const float* v;

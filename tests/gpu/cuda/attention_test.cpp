@@ -75,16 +75,33 @@ class Conversation {
         });
     }
     std::vector<float> decode(uint32_t first, uint32_t n, bool codes) {
+        return decode_by(first, n, codes,
+                         [&](const float* q, const KvView& view, const Activations& out) {
+                             gpu_.kernels().attention_decode(shape_, q, view, out);
+                         });
+    }
+    // With the gates of `pairs`, at once or one after the other.
+    std::vector<float> decode_and_gate(uint32_t first, uint32_t n, const float* pairs,
+                                       bool at_once) {
+        return decode_by(
+            first, n, true, [&](const float* q, const KvView& view, const Activations& out) {
+                if (at_once)
+                    gpu_.kernels().attention_decode_and_gate(shape_, q, view, pairs, out);
+                else
+                    gpu_.kernels().Kernels::attention_decode_and_gate(shape_, q, view, pairs, out);
+            });
+    }
+
+  private:
+    template <class F>
+    std::vector<float> decode_by(uint32_t first, uint32_t n, bool codes, F&& f) {
         KvView view = host_;
         view.base = nullptr;
         const Array<DecodePlace> place(gpu_, std::vector<DecodePlace>{{device_, first, 0}});
         view.place = place.data();
-        return run(first, n, codes, true, [&](const float* q, const Activations& out) {
-            gpu_.kernels().attention_decode(shape_, q, view, out);
-        });
+        return run(first, n, codes, true,
+                   [&](const float* q, const Activations& out) { f(q, view, out); });
     }
-
-  private:
     template <class F>
     std::vector<float> run(uint32_t first, uint32_t n, bool codes, bool decode, F&& f) {
         const std::vector<float> rows(q_.begin() + size_t{first} * row(),
@@ -185,6 +202,21 @@ TEST_F(CudaAttention, DecodeDoesNotDependOnItsRows) {
                     EXPECT_TRUE(same_bits(apart, together)) << n << " at a time from " << first;
                 }
             }
+        });
+    }
+}
+
+TEST_F(CudaAttention, DecodeWithItsGates) {
+    for (const AttentionShape& shape : cases(1, {shape_of(16, 2, 256), shape_of(8, 1, 64),
+                                                 shape_of(4, 2, 128), shape_of(2, 1, 40)})) {
+        in_every_format(shape, 1600, [&](Conversation& at, KvFormat) {
+            Random random(4);
+            const Array<float> pairs(gpu(), random.values(size_t{3} * 2 * at.row()));
+            for (const auto& [first, n] :
+                 cases<std::pair<uint32_t, uint32_t>>(1, {{1500, 1}, {3, 1}, {1020, 3}}))
+                EXPECT_TRUE(same_bits(at.decode_and_gate(first, n, pairs, true),
+                                      at.decode_and_gate(first, n, pairs, false)))
+                    << n << " at " << first;
         });
     }
 }

@@ -191,6 +191,39 @@ TEST_F(CudaTest, FetchFollowsTheHostExactly) {
     }
 }
 
+// A cache that is said to be complete brings nothing. Where it is, all else is as ever; what it
+// lacks all the same is read where it lies.
+TEST_F(CudaTest, FetchOfACompleteCacheBringsNothing) {
+    Random random(25);
+    for (const uint32_t slots : {64u, 20u}) {
+        gpu().reset();
+        Cache cache(gpu(), 64, slots, random);
+        const std::vector<int32_t> held = cache.expert_in, slot_of = cache.slot_of;
+        cache.card_view.complete = true;
+        for (uint32_t tick = 1; tick <= 20; ++tick) {
+            const HostRoutes routes = random_routes(1, 64, 8, random);
+            const CardRoutes routed(gpu(), routes);
+            const DecodePlace place{nullptr, 0, tick};
+            const Array<DecodePlace> now(gpu(), std::span<const DecodePlace>(&place, 1));
+            host().fetch_experts(cache.host_view, routes.view, 8, &place);
+            kernels().fetch_experts(cache.card_view, routed.view, 8, now);
+        }
+        EXPECT_EQ(cache.from_card(cache.card_view.expert_in, slots), held);
+        EXPECT_EQ(cache.from_card(cache.card_view.slot_of, 64), slot_of);
+        EXPECT_TRUE(same_bits(cache.from_card(cache.card_view.heat, 64), cache.heat));
+        EXPECT_EQ(cache.from_card(cache.card_view.last_use, 64), cache.last_use);
+        const std::vector<ExpertEntry> entries = cache.from_card(cache.card_view.entries, 64);
+        for (uint32_t e = 0; e < 64; ++e) {
+            const ExpertEntry expected =
+                slot_of[e] < 0 ? cache.home[e]
+                               : Cache::entry(cache.card_bases[static_cast<size_t>(slot_of[e])]);
+            EXPECT_EQ(entries[e].gate, expected.gate) << e;
+            EXPECT_EQ(entries[e].down, expected.down) << e;
+        }
+        EXPECT_EQ(cache.from_card(cache.card_view.bytes_copied, 1)[0], 0u);
+    }
+}
+
 TEST_F(CudaTest, RouteAndFetchInOneFollowTheHostExactly) {
     Random random(24);
     struct Case {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Dense matrices of every type against the host's f32 arithmetic.
+#include <array>
+
 #include "tests/gpu/cuda/support.h"
 
 namespace granary::gpu::cuda::test {
@@ -229,6 +231,52 @@ TEST_F(MatmulTest, JobsOfDifferentTypesShareTheInput) {
             const Matmul job{weights[i].weight, exact.data(), false};
             host().matmul({&job, 1}, {copy.data(), nullptr, 5, 512});
             EXPECT_LT(distance(outs[i].get(), exact), kFast) << i;
+        }
+    }
+}
+
+// What a delta net takes in: the same bits whether a token's products end in it or others follow.
+TEST_F(MatmulTest, InputsOfADeltaNetAreTheSameAsApart) {
+    Random random(14);
+    for (const auto& [taps, gates] : cases<std::pair<uint32_t, WeightType>>(
+             1, {{4, WeightType::q8_0}, {4, WeightType::f32}, {2, WeightType::q8_0}})) {
+        gpu().reset();
+        const DeltaShape shape{.key_heads = 2, .value_heads = 6, .head_dim = 48, .taps = taps};
+        const uint32_t heads = shape.value_heads, cols = 512;
+        const RandomWeight qkv(WeightType::q4_k, shape.channels(), cols, random),
+            gate(WeightType::q6_k, shape.width(), cols, random), alpha(gates, heads, cols, random),
+            beta(gates, heads, cols, random);
+        const Array<float> dt(gpu(), random.values(heads)), a(gpu(), random.values(heads)),
+            kernel(gpu(), random.values(size_t{shape.channels()} * taps));
+        const std::vector<float> tail = random.values(shape.tail_values());
+        for (const uint32_t rows : {1u, 3u}) {
+            const std::vector<float> values = random.values(size_t{rows} * cols);
+            Activations in{Array<float>(gpu(), values), nullptr, rows, cols, true};
+            in.codes = coded(gpu(), in, values);
+            const auto run = [&](bool at_once) {
+                const Array<float> x(gpu(), rows * shape.channels()),
+                    z(gpu(), rows * shape.width()), of_alpha(gpu(), rows * heads),
+                    of_beta(gpu(), rows * heads), kept(gpu(), tail),
+                    out(gpu(), rows * shape.channels());
+                std::vector<Matmul> jobs;
+                for (const auto& [weight, to] : {std::pair(&qkv, x.data()),
+                                                 {&gate, z.data()},
+                                                 {&alpha, of_alpha.data()},
+                                                 {&beta, of_beta.data()}}) {
+                    Weight on_gpu = weight->weight;
+                    on_gpu.data = Array<std::byte>(gpu(), weight->data);
+                    jobs.push_back({on_gpu, to, false});
+                }
+                const DeltaInputs to{dt, a, kernel, of_alpha, of_beta, x, kept, out};
+                if (at_once)
+                    kernels().matmul_gates_and_conv(jobs, in, shape, to);
+                else
+                    kernels().Kernels::matmul_gates_and_conv(jobs, in, shape, to);
+                return std::array{z.get(), of_alpha.get(), of_beta.get(), kept.get(), out.get()};
+            };
+            const auto apart = run(false), at_once = run(true);
+            for (size_t i = 0; i < apart.size(); ++i)
+                EXPECT_TRUE(same_bits(at_once[i], apart[i])) << i << " of " << rows << " rows";
         }
     }
 }

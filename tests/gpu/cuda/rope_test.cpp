@@ -130,6 +130,27 @@ TEST_F(CudaTest, RopeStoreInEveryFormat) {
     }
 }
 
+TEST_F(CudaTest, QueriesAreTakenFromTheirPairsOnTheWay) {
+    Random random(14);
+    for (const uint32_t dim : {256u, 40u}) {
+        const AttentionShape shape{
+            .heads = 6, .kv_heads = 2, .head_dim = dim, .rope = rope_table(dim, 1e4)};
+        const KvParts parts = kv_parts(KvFormat::k8v4, 2, dim);
+        const std::vector<float> k = random.values(3 * 2 * dim);
+        const Array<float> pairs(gpu(), random.values(3 * 6 * 2 * dim)), k_card(gpu(), k),
+            norm(gpu(), random.values(dim));
+        const Array<float> q[] = {{gpu(), 3 * 6 * dim}, {gpu(), 3 * 6 * dim}};
+        const Array<std::byte> kv[] = {{gpu(), parts.bytes}, {gpu(), parts.bytes}};
+        kernels().Kernels::take_queries_and_rope_store(shape, norm, norm, 9, 3, pairs, q[0], k_card,
+                                                       k_card,
+                                                       {kv[0], parts.bytes, parts.k, parts.v});
+        kernels().take_queries_and_rope_store(shape, norm, norm, 9, 3, pairs, q[1], k_card, k_card,
+                                              {kv[1], parts.bytes, parts.k, parts.v});
+        EXPECT_TRUE(same_bits(q[0].get(), q[1].get())) << dim;
+        EXPECT_EQ(kv[0].get(), kv[1].get()) << dim;
+    }
+}
+
 TEST_F(CudaTest, RopeStoreReadsItsPlaceFromMemory) {
     Random random(13);
     const AttentionShape shape{

@@ -263,27 +263,5 @@ TEST_F(CudaTest, DeltaGates) {
     EXPECT_LT(distance(rate.get(), beta), kF32);
 }
 
-TEST_F(CudaTest, GatesAndConvolutionOfADecodeStepAreTheSameAsApart) {
-    Random random(12);
-    const DeltaShape shape{.key_heads = 2, .value_heads = 6, .head_dim = 48, .taps = 4};
-    const std::vector<float> kernel = random.values(size_t{shape.channels()} * 4);
-    const std::vector<float> tail = random.values(shape.tail_values());
-    const std::vector<float> dt = random.values(6), a = random.values(6);
-    const Array<float> k(gpu(), kernel), d(gpu(), dt), f(gpu(), a);
-    for (const uint32_t n : {1u, 8u}) {
-        const Array<float> x(gpu(), random.values(size_t{n} * shape.channels()));
-        const std::vector<float> alpha = random.values(n * 6), beta = random.values(n * 6);
-        const Array<float> alphas[] = {{gpu(), alpha}, {gpu(), alpha}};
-        const Array<float> betas[] = {{gpu(), beta}, {gpu(), beta}};
-        const Array<float> tails[] = {{gpu(), tail}, {gpu(), tail}};
-        const Array<float> outs[] = {{gpu(), x.size()}, {gpu(), x.size()}};
-        kernels().delta_gates(shape, d, f, n, alphas[0], betas[0]);
-        kernels().causal_conv(shape, k, x, n, tails[0], outs[0]);
-        kernels().gates_and_conv(shape, d, f, alphas[1], betas[1], k, x, n, tails[1], outs[1]);
-        for (const auto* both : {alphas, betas, tails, outs})
-            EXPECT_TRUE(same_bits(both[0].get(), both[1].get())) << n;
-    }
-}
-
 }  // namespace
 }  // namespace granary::gpu::cuda::test
