@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/run/token_chances.h"
 #include "granary/engine.h"
 
 namespace granary {
@@ -22,8 +23,13 @@ class Sampler {
 
     // Order: repeat penalty over the last repeat_window tokens (logits above zero are divided by
     // it, others multiplied), top-k, softmax at the temperature, top-p (the smallest set whose
-    // probabilities reach p), min-p (those of at least min_p times the best), draw.
+    // probabilities reach p), min-p (those of at least min_p times the best), draw. Among equal
+    // logits the lower token comes first; NaN counts as -infinity. Allocates nothing after the
+    // first call.
     TokenId pick(std::span<const float> logits);
+
+    // The probability that the last pick, if it was no greedy one, had for this token.
+    double chance(TokenId token) const { return chances_.chance(token); }
 
     // A token of prompt or answer, for the repeat penalty.
     void note(TokenId token);
@@ -32,8 +38,8 @@ class Sampler {
     Sampling sampling_;
     std::mt19937_64 random_;
     std::deque<TokenId> recent_;
-    std::vector<std::pair<float, TokenId>> candidates_;  // work space of pick
-    std::vector<TokenId> penalised_;                     // likewise
+    std::vector<TokenId> penalised_;  // work space of pick
+    TokenChances chances_;            // likewise
 };
 
 }  // namespace granary
