@@ -105,16 +105,21 @@ bool TokenChances::limit(const Sampling& sampling) {
     raise_floor(kLeastExponent);
     const bool takes_k = sampling.top_k > 0 && sampling.top_k < logits_.size();
     const bool takes_p = sampling.top_p < 1;
-    if (takes_k) {
+    const bool takes_few = takes_k && sampling.top_k <= largest_.size();
+    if (takes_few) {
         gather_largest(sampling.top_k);
         cut_ = candidates_.back();
+        drop_below_cut();
+    } else if (takes_k) {
+        for (size_t i = 0; i < logits_.size(); ++i) weights_[i] = logits_[i] >= floor_ ? 1 : 0;
+        cut_by_buckets(sampling.top_k);
         drop_below_cut();
     }
     if (!takes_p) raise_floor_to_min_p(sampling.min_p);
     weigh_all();
     if (takes_p) {
         sum_up();
-        if (!takes_k) gather_largest(kBlock);  // as a rule these reach p
+        if (!takes_few) gather_largest(kBlock);  // as a rule these reach p
         const double target = sampling.top_p * total_;
         if (!cut_at(target, 0)) cut_by_buckets(target);
         drop_below_cut();
@@ -195,8 +200,8 @@ bool TokenChances::cut_at(double target, double sum) {
     return false;
 }
 
-// The same over all tokens: sums their weights by equal spans of logits, then orders only those
-// of the span in which the target is reached.
+// The same over all tokens; cuts none if all do not reach the target. Sums their weights by equal
+// spans of logits, then orders only those of the span in which the target is reached.
 void TokenChances::cut_by_buckets(double target) {
     const float best = best_, floor = floor_;
     float lowest = best;
@@ -236,7 +241,7 @@ void TokenChances::cut_by_buckets(double target) {
     // Equal logits, of which a span may have all, are in order already.
     if (!std::is_sorted(candidates_.begin(), candidates_.end()))
         std::sort(candidates_.begin(), candidates_.end());
-    cut_ = {-kInfinity, 0};  // where sums by bucket round to less than the target
+    cut_ = {-kInfinity, 0};
     cut_at(target, sum);
 }
 
