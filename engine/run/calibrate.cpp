@@ -52,7 +52,7 @@ constexpr uint32_t kFewer = 4;         // a chunk's part that tells unpacking fr
 
 // What is measured at one depth.
 struct AtDepth {
-    double chunk = 0, token = 0;  // seconds
+    double chunk = 0, attention = 0;  // seconds; attention: a token's, in all layers
 };
 
 class Calibration {
@@ -87,9 +87,10 @@ class Calibration {
         const auto weights = output_rate();
         if (!weights) return tl::unexpected(weights.error());
         rates.weights = *weights;
-        rates.gather = 0;
-        const auto first = at_depth(0, rates.link, rates.gather);
+        const auto first = at_depth(0);
         if (!first) return tl::unexpected(first.error());
+        const auto token = token_alone(rates.link, rates.gather);
+        if (!token) return tl::unexpected(token.error());
         const uint32_t fewer = std::max(chunk / kFewer / 64 * 64, 64u);
         const auto part = quickest(kPatience, [&] { return chunk_at(0, fewer); });
         if (!part) return tl::unexpected(part.error());
@@ -97,10 +98,10 @@ class Calibration {
         uint32_t depth = std::min(kDepthChunks * chunk, (core_.plan.max_context - chunk) / 64 * 64);
         while (depth > 64 && memory_.kv_need(kv_, depth + chunk) > memory_.kv_available())
             depth = depth / 2 / 64 * 64;
-        const auto second = at_depth(depth, rates.link, rates.gather, first->chunk);
+        const auto second = at_depth(depth, first->chunk);
         if (!second) return tl::unexpected(second.error());
         memory_.return_loan();
-        derive(rates, *first, *second, depth, fewer, *part);
+        derive(rates, *first, *second, depth, *token, fewer, *part);
         return rates;
     }
 
@@ -220,9 +221,9 @@ class Calibration {
         return memory_.experts().picks().bytes_copied;
     }
 
-    // Seconds of a token at `depth` that misses nothing, by the line through what each of many took
-    // and copied. `gather`: bytes a second of that; found where it is 0, else taken.
-    Result<double> token_at(uint32_t depth, double link, double& gather) {
+    // Seconds of a token at cell 0 that misses nothing, by the line through what each of many took
+    // and copied. `gather` becomes the bytes a second of that.
+    Result<double> token_alone(double link, double& gather) {
         struct Token {
             double seconds = 0, copied = 0;
         };
@@ -232,8 +233,7 @@ class Calibration {
             if (!before) return tl::unexpected(before.error());
             const TokenId any = any_token();
             const auto start = Clock::now();
-            if (auto r = decode_step(run_, memory_.kv_base(kv_), depth, {&any, 1}, ++heat_tick_);
-                !r)
+            if (auto r = decode_step(run_, memory_.kv_base(kv_), 0, {&any, 1}, ++heat_tick_); !r)
                 return tl::unexpected(r.error());
             const double seconds = seconds_since(start);
             const auto after = bytes_copied();
@@ -253,16 +253,32 @@ class Calibration {
             mean.seconds += token.seconds / static_cast<double>(tokens.size());
             mean.copied += token.copied / static_cast<double>(tokens.size());
         }
-        if (gather == 0) {
-            double together = 0, square = 0;
-            for (const Token& token : tokens) {
-                together += (token.copied - mean.copied) * (token.seconds - mean.seconds);
-                square += (token.copied - mean.copied) * (token.copied - mean.copied);
-            }
-            // A card that holds every expert misses none; a slope is of use within reason.
-            gather = together > 0 ? std::clamp(square / together, link / 4, link) : link;
+        double together = 0, square = 0;
+        for (const Token& token : tokens) {
+            together += (token.copied - mean.copied) * (token.seconds - mean.seconds);
+            square += (token.copied - mean.copied) * (token.copied - mean.copied);
         }
+        // A card that holds every expert misses none; a slope is of use within reason.
+        gather = together > 0 ? std::clamp(square / together, link / 4, link) : link;
         return std::max(mean.seconds - mean.copied / gather, 1e-9);
+    }
+
+    // Seconds of a token's attention to `depth` cells, alone: what experts cost a token that misses
+    // some differs by more than that from token to token.
+    Result<double> attention_at(uint32_t depth) {
+        std::byte* const workspace = memory_.workspace();
+        auto* const place = reinterpret_cast<gpu::DecodePlace*>(workspace + run_.workspace.place);
+        const PassBuffers at = run_.buffers(workspace, run_.workspace.pass, 1);
+        const gpu::DecodePlace now{memory_.kv_base(kv_), depth, heat_tick_};
+        device_.copy(gpu::StreamId::compute, place, &now, sizeof now);
+        return quickest(kPatience / 4, [&] {
+            for (const Layer& layer : model_.layers)
+                if (std::holds_alternative<AttentionWeights>(layer.mixer))
+                    device_.kernels().attention_decode(model_.attention, at.q,
+                                                       memory_.kv().view(place, layer.number),
+                                                       at.attention);
+            return device_.synchronize(gpu::StreamId::compute);
+        });
     }
 
     // Cells in front of what is measured at a depth. Products with zeros take less power than
@@ -286,8 +302,7 @@ class Calibration {
     }
 
     // chunk_seconds: of a chunk at 0, which is measured first.
-    Result<AtDepth> at_depth(uint32_t depth, double link, double& gather,
-                             double chunk_seconds = 0) {
+    Result<AtDepth> at_depth(uint32_t depth, double chunk_seconds = 0) {
         if (auto r = memory_.grow_kv(kv_, depth + loan_.chunk); !r)
             return tl::unexpected(r.error());
         if (depth > 0)
@@ -297,15 +312,15 @@ class Calibration {
         auto chunk = quickest(kPatience, [&] { return chunk_at(depth, loan_.chunk); });
         if (!chunk) return tl::unexpected(chunk.error());
         found.chunk = *chunk;
-        const auto token = token_at(depth, link, gather);
-        if (!token) return tl::unexpected(token.error());
-        found.token = *token;
+        const auto attention = attention_at(depth);
+        if (!attention) return tl::unexpected(attention.error());
+        found.attention = *attention;
         return found;
     }
 
     // From seconds to rates: each is what is left when the others are taken off.
     void derive(Rates& rates, const AtDepth& first, const AtDepth& second, uint32_t depth,
-                uint32_t fewer, double part) const {
+                double token, uint32_t fewer, double part) const {
         DeviceFacts facts = core_.facts;
         const ModelFacts& model = model_.facts;
         const auto predictor = [&] {
@@ -321,9 +336,9 @@ class Calibration {
 
         const Rates guessed = rates;
         rates.layer = 0;
-        rates.layer =
-            std::max(0.0, first.token - predictor().token_without_misses(0)) / model.layers;
-        rate(rates.cells, kv_values(model) * depth, second.token - first.token, second.token);
+        rates.layer = std::max(0.0, token - predictor().token_without_misses(0)) / model.layers;
+        rate(rates.cells, kv_values(model) * depth, second.attention - first.attention,
+             second.attention);
         rate(rates.attention,
              (predictor().attention(depth, chunk) - predictor().attention(0, chunk)) *
                  guessed.attention,
