@@ -62,6 +62,9 @@ struct ExpertCacheView {
     // Decode: every expert has a slot, and will have it. One that has none all the same is read in
     // place.
     bool complete = false;
+    // [kDecodeRows * used] a step's picks, for backends that count those of a complete cache at its
+    // end.
+    int32_t* picks = nullptr;
 };
 
 // The processor's share of a decode step of one row. Of the experts that a layer finds missing the

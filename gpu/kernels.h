@@ -300,6 +300,13 @@ class Kernels {
     virtual void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                                const DecodePlace* place) = 0;
 
+    // The end of a step that met complete caches only, `layers` of them, each with `routes` picks
+    // and its table `stride` bytes behind the one ahead: counts them where fetch_experts, or what
+    // does it, has not.
+    virtual void note_picks(const ExpertCacheView& /*first*/, size_t /*stride*/,
+                            uint32_t /*layers*/, uint32_t /*routes*/,
+                            const DecodePlace* /*place*/) {}
+
     // Whether route_and_fetch and combine_and_norm know of a share; others ignore it.
     virtual bool shares_with_cpu() const { return false; }
     // What follows each other in every layer of a decode step, for backends that do it at once.

@@ -10,11 +10,11 @@ namespace granary {
 namespace {
 
 // A layer's view of the table that begins at `table`.
-gpu::ExpertCacheView view_of(const MoeWeights& moe, std::byte* table, uint32_t experts,
+gpu::ExpertCacheView view_of(const MoeWeights& moe, std::byte* table, const ModelFacts& facts,
                              uint32_t rows) {
-    const TableLayout layout = table_layout(experts);
+    const TableLayout layout = table_layout(facts.experts, facts.experts_used);
     gpu::ExpertCacheView view;
-    view.experts = experts;
+    view.experts = facts.experts;
     view.slots = rows;
     view.entries = reinterpret_cast<gpu::ExpertEntry*>(table + layout.entries);
     view.home = reinterpret_cast<gpu::ExpertEntry*>(table + layout.home);
@@ -23,6 +23,7 @@ gpu::ExpertCacheView view_of(const MoeWeights& moe, std::byte* table, uint32_t e
     view.expert_in = reinterpret_cast<int32_t*>(table + layout.expert_in);
     view.heat = reinterpret_cast<float*>(table + layout.heat);
     view.last_use = reinterpret_cast<uint32_t*>(table + layout.last_use);
+    view.picks = reinterpret_cast<int32_t*>(table + layout.picks);
     view.usable = reinterpret_cast<uint8_t*>(table + layout.usable);
     auto* const counters = reinterpret_cast<uint64_t*>(table + layout.counters);
     view.hits = counters;
@@ -41,8 +42,7 @@ gpu::ExpertCacheView view_of(const MoeWeights& moe, std::byte* table, uint32_t e
 Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const Model& model, gpu::Device& device,
                                                          uint32_t rows, std::byte* range,
                                                          std::byte* tables) {
-    const uint32_t experts = model.facts.experts;
-    const TableLayout layout = table_layout(experts);
+    const TableLayout layout = table_layout(model.facts.experts, model.facts.experts_used);
     auto copy = device.page_locked(model.facts.layers * layout.bytes);
     if (!copy) return tl::unexpected(copy.error());
     std::memset(copy->data.get(), 0, copy->bytes);
@@ -66,14 +66,17 @@ ExpertCache::ExpertCache(const Model& model, gpu::Device& device, uint32_t rows,
       copy_(std::move(copy)),
       numbers_(model.facts.experts) {
     std::iota(numbers_.begin(), numbers_.end(), 0);
-    const uint32_t experts = model.facts.experts;
-    const uint64_t stride = table_layout(experts).bytes;
+    const uint64_t stride = table_stride();
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const MoeWeights& moe = model.layers[n].moe;
         slot_offset_[n + 1] = slot_offset_[n] + model.facts.expert_bytes[n];
-        views_.push_back(view_of(moe, tables_ + n * stride, experts, rows));
-        known_.push_back(view_of(moe, copy_.data.get() + n * stride, experts, rows));
+        views_.push_back(view_of(moe, tables_ + n * stride, model.facts, rows));
+        known_.push_back(view_of(moe, copy_.data.get() + n * stride, model.facts, rows));
     }
+}
+
+uint64_t ExpertCache::table_stride() const {
+    return table_layout(model_.facts.experts, model_.facts.experts_used).bytes;
 }
 
 void ExpertCache::forget() {

@@ -110,7 +110,7 @@ WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& dev
     layout.pass = pass_layout(model, device, kDecodeRows);
     layout.scratch_bytes =
         device.scratch_base + divide_up(max_context, gpu::kDecodeCut) * device.scratch_per_cut;
-    layout.table_stride = table_layout(model.experts).bytes;
+    layout.table_stride = table_layout(model.experts, model.experts_used).bytes;
     Cursor at(layout.pass.bytes);
     layout.logits = at.take(uint64_t{kDecodeRows} * model.vocab * 4);
     layout.best = at.take(kDecodeRows * 4);
@@ -123,7 +123,7 @@ WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& dev
     return layout;
 }
 
-TableLayout table_layout(uint32_t experts) {
+TableLayout table_layout(uint32_t experts, uint32_t used) {
     TableLayout layout;
     Cursor at;
     layout.entries = at.take(experts * sizeof(gpu::ExpertEntry));
@@ -134,6 +134,7 @@ TableLayout table_layout(uint32_t experts) {
     layout.expert_in = at.take(experts * 4ull);
     layout.heat = at.take(experts * 4ull);
     layout.last_use = at.take(experts * 4ull);
+    layout.picks = at.take(size_t{kDecodeRows} * used * sizeof(int32_t));
     layout.usable = at.take(experts);
     layout.bytes = at.at();
     return layout;

@@ -93,9 +93,10 @@ WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& dev
 // One layer's expert table inside the workspace; see gpu::ExpertCacheView.
 struct TableLayout {
     uint64_t entries = 0, slot_base = 0, counters = 0, slot_of = 0, expert_in = 0, heat = 0,
-             last_use = 0, usable = 0, home = 0;
+             last_use = 0, usable = 0, home = 0, picks = 0;
     uint64_t bytes = 0;
 };
-TableLayout table_layout(uint32_t experts);  // as many slots as experts at most
+// Of as many slots as experts at most. used: experts that a token picks.
+TableLayout table_layout(uint32_t experts, uint32_t used);
 
 }  // namespace granary

@@ -51,6 +51,9 @@ void queue_step(const RunContext& run, uint32_t rows, bool complete) {
         kernels.combine_and_norm(at.routes, used, moe.shape.hidden, at.expert_out, at.x,
                                  mixer_norm(model, n + 1), model.norm_eps, at.norm, share);
     }
+    if (complete)
+        kernels.note_picks(run.memory.experts().view(0), run.memory.experts().table_stride(),
+                           model.facts.layers, rows * model.facts.experts_used, place);
     queue_output(run, rows);
 }
 

@@ -17,14 +17,15 @@ __device__ __forceinline__ float rate_of(float beta) {
     return 1 / (1 + expf(-beta));
 }
 
-// A channel convolved: weights and values number t from the end, of kTaps the first `taps`.
+// A channel convolved: values in the order of rows, the newest last, and their weights. `first`: so
+// many in front are left out.
 template <uint32_t kTaps>
 __device__ __forceinline__ float convolved(const float (&weight)[kTaps],
-                                           const float (&value)[kTaps], uint32_t taps) {
+                                           const float (&value)[kTaps], uint32_t first = 0) {
     float sum = 0;
 #pragma unroll
-    for (uint32_t t = kTaps; t-- > 0;)
-        if (t < taps) sum = fmaf(weight[t], value[t], sum);
+    for (uint32_t i = 0; i < kTaps; ++i)
+        if (i >= first) sum = fmaf(weight[i], value[i], sum);
     return times_sigmoid(sum, sum);
 }
 

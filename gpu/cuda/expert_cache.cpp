@@ -19,7 +19,9 @@ Result<void> CudaKernels::load_expert_cache() {
                                  {"wait_for_staged", &cache_.wait_for_staged}});
         !r)
         return r;
-    return find("expert_cache", {{"expert_note", &cache_.note}, {"expert_fetch", &cache_.fetch}});
+    return find("expert_cache", {{"expert_note", &cache_.note},
+                                 {"expert_note_picks", &cache_.note_picks},
+                                 {"expert_fetch", &cache_.fetch}});
 }
 
 size_t CudaKernels::decode_fetch_bytes() const {
@@ -65,8 +67,18 @@ void CudaKernels::gather(const FetchExperts& job) {
                     static_cast<const GatherPiece*>(job.pieces));
 }
 
+// Counts all layers' picks at once, where nothing waits for it, and not layer by layer, where the
+// experts do.
+void CudaKernels::note_picks(const ExpertCacheView& first, size_t stride, uint32_t layers,
+                             uint32_t routes, const DecodePlace* place) {
+    queue_early(cache_.note_picks, {layers}, {128}, 0, NotePicks{first, stride, routes, place});
+}
+
 void CudaKernels::fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                                 const DecodePlace* place) {
+    if (cache.complete)
+        return device_.copy(StreamId::compute, cache.picks, routes.expert,
+                            size_t{routes.rows} * used * sizeof(int32_t));
     const FetchExperts job = fetch_job(cache, routes.rows, used, place);
     const uint32_t threads =
         std::clamp((std::max(cache.experts, cache.slots) + 31) / 32 * 32, 128u, 1024u);

@@ -5,6 +5,14 @@
 #include "gpu/cuda/router.cuh"
 
 namespace granary::gpu::cuda {
+namespace {
+
+template <class T>
+__device__ __forceinline__ T* behind(T* first, size_t bytes) {
+    return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(first) + bytes);
+}
+
+}  // namespace
 
 // A block counts the routes of eight experts among `routes` of them, kNoteRoutes a thread in
 // flight. Grid: experts / 8. Bytes: the routes once a block, from the L2 cache.
@@ -42,6 +50,31 @@ extern "C" __global__ void __launch_bounds__(256)
     const uint32_t all = total[threadIdx.x];
     cache.heat[expert] = warmed(cache.heat[expert], decay, static_cast<int32_t>(all));
     if (all > 0) cache.last_use[expert] = tick;
+}
+
+// What fetch notes of a step, for caches that are complete: a block a layer. Bytes: 12 an expert,
+// all layers side by side.
+extern "C" __global__ void __launch_bounds__(128)
+    expert_note_picks(const __grid_constant__ NotePicks job) {
+    __shared__ uint32_t hits;
+    if (threadIdx.x == 0) hits = 0;
+    let_next_begin();
+    wait_for_kernels_ahead();
+    __syncthreads();
+    const size_t bytes = blockIdx.x * job.stride;
+    const int32_t* const picked = behind(job.first.picks, bytes);
+    float* const heat = behind(job.first.heat, bytes);
+    uint32_t* const last_use = behind(job.first.last_use, bytes);
+    for (uint32_t e = threadIdx.x; e < job.first.experts; e += blockDim.x) {
+        int32_t picks = 0;
+        for (uint32_t i = 0; i < job.routes; ++i) picks += picked[i] == static_cast<int32_t>(e);
+        heat[e] = warmed(heat[e], kHeatDecay, picks);
+        if (picks == 0) continue;
+        last_use[e] = job.place->tick;
+        atomicAdd(&hits, 1);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) add_to_counter(behind(job.first.hits, bytes), hits);
 }
 
 // One block. Dynamic shared memory: 8 bytes a slot.

@@ -59,7 +59,7 @@ __device__ __noinline__ uint32_t place_misses(const FetchExperts& job, const uin
     if (my_free) atomicAdd(&free_slots, my_free);
     __syncthreads();
 
-    const uint32_t copies = usable >= routes ? min(min(misses, free_slots), job.most) : 0;
+    const uint32_t copies = usable >= routes ? min(misses, free_slots) : 0;
     if (copies == 0) return 0;
     for (uint32_t slot = thread; slot < cache.slots; slot += threads) {
         const unsigned long long key = keys[slot];

@@ -54,20 +54,21 @@ __device__ __forceinline__ void convolve(const float* kernel, uint32_t taps, con
         return i < 0 ? tail[static_cast<size_t>(i + taps - 1) * channels + c]
                      : x[static_cast<size_t>(i) * channels + c];
     };
-    // Weight and value number t from the end, so that places are known when this is compiled.
+    // In the last places of kTaps, so that places are known when this is compiled.
+    const uint32_t none = kTaps - taps;
     float weight[kTaps], value[kTaps];
     const uint32_t first = blockIdx.y * kConvRows, end = min(first + kConvRows, n);
 #pragma unroll
     for (uint32_t t = 0; t < kTaps; ++t) {
-        weight[t] = t < taps ? kernel[size_t{c} * taps + taps - 1 - t] : 0.0f;
-        value[t] = t > 0 && t < taps ? row(int64_t{first} - t) : 0.0f;
+        weight[t] = t >= none ? kernel[size_t{c} * taps + t - none] : 0.0f;
+        value[t] = t >= none && t + 1 < kTaps ? row(int64_t{first} + t - (kTaps - 1)) : 0.0f;
     }
 #pragma unroll 4
     for (uint32_t i = first; i < end; ++i) {
-        value[0] = x[size_t{i} * channels + c];
-        out[size_t{i} * channels + c] = convolved(weight, value, taps);
+        value[kTaps - 1] = x[size_t{i} * channels + c];
+        out[size_t{i} * channels + c] = convolved(weight, value, none);
 #pragma unroll
-        for (uint32_t t = kTaps - 1; t > 0; --t) value[t] = value[t - 1];
+        for (uint32_t t = 0; t + 1 < kTaps; ++t) value[t] = value[t + 1];
     }
     if (blockIdx.y > 0) return;
     // Oldest first: a row that comes from the tail itself comes from a later place.

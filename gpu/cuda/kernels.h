@@ -128,6 +128,8 @@ class CudaKernels : public Kernels {
                       const Routes& routes) override;
     void gather_routed(const ExpertCacheView& cache, std::span<const int32_t> list,
                        const Routes& routes, const ExpertEntry* to) override;
+    void note_picks(const ExpertCacheView& first, size_t stride, uint32_t layers, uint32_t routes,
+                    const DecodePlace* place) override;
     void note_routes(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                      uint32_t first_row, uint32_t tick) override;
     void fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
@@ -364,7 +366,7 @@ class CudaKernels : public Kernels {
         Function decode_f32, decode_any, logits_f32, logits_any, choose, count, sort;
     } router_{};
     struct {
-        Function note, fetch, gather_pieces, gather_routed, wait_for_staged;
+        Function note, note_picks, fetch, gather_pieces, gather_routed, wait_for_staged;
     } cache_{};
 };
 

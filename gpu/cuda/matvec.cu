@@ -9,12 +9,9 @@ namespace {
 
 template <uint32_t kRows>
 struct DenseFinish {
-    static_assert(kDeltaTaps == 4);
     const MatvecJob& job;
     uint32_t rows;
     float before[kRows * kMatvecTile / 32 + 1];
-    float tail[kDeltaTaps - 1];  // this and taps: of convolve, or {dt}, {a} of decay
-    float4 taps;
 
     // f(number of the value among this lane's, its activation row, its weight row in the tile)
     template <class F>
@@ -30,11 +27,8 @@ struct DenseFinish {
     }
     // What there was is read before it is needed.
     __device__ __forceinline__ void begin(uint32_t tile) {
-        if (job.after == MatvecAfter::store) return;
         if (job.after == MatvecAfter::add)
             each(tile, [](float& was, uint32_t, uint32_t, const float& out) { was = out; });
-        else if constexpr (kRows == 1)
-            begin_input(tile);
     }
     template <class Total>
     __device__ __forceinline__ void end(uint32_t tile, const Total& total) {
@@ -48,29 +42,24 @@ struct DenseFinish {
     }
 
   private:
-    __device__ __forceinline__ void begin_input(uint32_t tile) {
-        const uint32_t feature = tile * kMatvecTile + threadIdx.x % 32;
-        if (threadIdx.x % 32 >= kMatvecTile || feature >= job.features) return;
-        if (job.after == MatvecAfter::convolve) {
-            taps = reinterpret_cast<const float4*>(job.by)[feature];
-#pragma unroll
-            for (uint32_t t = 0; t < kDeltaTaps - 1; ++t)
-                tail[t] = job.with[t * job.features + feature];
-        } else if (job.after == MatvecAfter::decay) {
-            taps.x = job.by[feature];
-            tail[0] = job.with[feature];
-        }
-    }
-    // A row's tail is renewed by the thread that has read it.
-    __device__ __forceinline__ float input(uint32_t feature, float value) {
+    // Of a delta net. What it takes beside lies in the second cache, and registers are too few to
+    // have it from the beginning. A row of the tail is renewed by the thread that has read it.
+    __device__ __forceinline__ float input(uint32_t feature, float value) const {
         if (job.after == MatvecAfter::rate) return rate_of(value);
-        if (job.after == MatvecAfter::decay) return decay_of(value, tail[0], taps.x);
-        const float values[kDeltaTaps] = {value, tail[2], tail[1], tail[0]};
-        const float weights[kDeltaTaps] = {taps.w, taps.z, taps.y, taps.x};
+        if (job.after == MatvecAfter::decay)
+            return decay_of(value, job.with[feature], job.by[feature]);
+        static_assert(kDeltaTaps == 4);
+        const float4 taps = reinterpret_cast<const float4*>(job.by)[feature];
+        const float weights[kDeltaTaps] = {taps.x, taps.y, taps.z, taps.w};
+        float values[kDeltaTaps];
 #pragma unroll
-        for (uint32_t t = 0; t < kDeltaTaps - 1; ++t)
-            job.with[t * job.features + feature] = values[kDeltaTaps - 2 - t];
-        return convolved(weights, values, kDeltaTaps);
+        for (uint32_t i = 0; i + 1 < kDeltaTaps; ++i)
+            values[i] = job.with[i * job.features + feature];
+        values[kDeltaTaps - 1] = value;
+#pragma unroll
+        for (uint32_t i = 0; i + 1 < kDeltaTaps; ++i)
+            job.with[i * job.features + feature] = values[i + 1];
+        return convolved(weights, values);
     }
 };
 
@@ -100,7 +89,7 @@ __device__ __forceinline__ void dense(const Matvec& all) {
     const MatvecJob& job = job_of_block(all);
     multiply_blocks<kRows, kSplit, true>(
         job.type, tiles_of(all, job), all.launch, all.x_bytes, all.rows, memory,
-        [&] { return all.x; }, DenseFinish<kRows>{job, all.rows, {}, {}, {}});
+        [&] { return all.x; }, DenseFinish<kRows>{job, all.rows, {}});
 }
 
 }  // namespace
@@ -124,7 +113,7 @@ __global__ void GRANARY_WIDE_BOUNDS matvec_any(const __grid_constant__ Matvec jo
     const MatvecJob& mine = job_of_block(job);
     const WeightType type[2] = {mine.type, mine.type};
     multiply_any(type, tiles_of(job, mine), job.launch, job.values, job.cols, job.rows,
-                 DenseFinish<kMatvecRows>{mine, job.rows, {}, {}, {}});
+                 DenseFinish<kMatvecRows>{mine, job.rows, {}});
 }
 }
 

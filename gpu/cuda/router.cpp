@@ -105,9 +105,11 @@ void CudaKernels::route_decode(const RouterShape& shape, const Weight& router, c
     const bool plain = router.type == WeightType::f32 && router.cols % 8 == 0 &&
                        aligned_16(router.data, x, norm.x, norm.weight);
     const uint32_t norms = norm.x ? routes.rows * route_norm_blocks(router.cols) : 0;
-    queue_early(plain ? router_.decode_f32 : router_.decode_any,
-                {norms + (shape.experts + kRouteExperts - 1) / kRouteExperts}, {128},
-                static_cast<unsigned>(fetch.cache.slots * sizeof(uint64_t)), args, norm, fetch);
+    queue_early(
+        plain ? router_.decode_f32 : router_.decode_any,
+        {norms + (shape.experts + kRouteExperts - 1) / kRouteExperts}, {128},
+        fetch.cache.complete ? 0 : static_cast<unsigned>(fetch.cache.slots * sizeof(uint64_t)),
+        args, norm, fetch);
 }
 
 }  // namespace granary::gpu::cuda

@@ -62,4 +62,12 @@ struct FetchExperts {
     CpuShare share;            // of a step of one row
 };
 
+// The picks of a step in complete caches, of the first and of those whose tables lie behind its.
+struct NotePicks {
+    ExpertCacheView first;
+    size_t stride;  // bytes
+    uint32_t routes;
+    const DecodePlace* place;
+};
+
 }  // namespace granary::gpu::cuda

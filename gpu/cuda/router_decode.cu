@@ -142,7 +142,8 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteN
     const uint32_t parts = route_norm_blocks(args.cols), norms = norm.x ? rows * parts : 0;
     // Any block may be the last.
     KnownExperts<2> known;
-    if (job.cache.slots > 0) known.load(job);
+    const bool fetches = job.cache.slots > 0 && !job.cache.complete;
+    if (fetches) known.load(job);
     if (blockIdx.x < norms)
         norm_part<kPlain>(args, norm, blockIdx.x / parts, blockIdx.x % parts);
     else
@@ -154,7 +155,9 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteN
         choose(args, row, lane, expert_of + row * args.used);
     __syncthreads();
     const uint32_t routes = rows * args.used;
-    if (job.cache.slots > 0)
+    if (job.cache.complete)  // note_picks counts them
+        for (uint32_t i = threadIdx.x; i < routes; i += kThreads) job.cache.picks[i] = expert_of[i];
+    if (fetches)
         fetch(
             job, routes, known,
             [&](uint32_t e) { return count_of(expert_of, routes, static_cast<int32_t>(e)); }, keys,

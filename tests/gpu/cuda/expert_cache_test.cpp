@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The expert cache that follows the routes of decode steps, against the host's.
+#include <algorithm>
 #include <atomic>
+#include <numeric>
 
 #include "tests/gpu/cuda/routes.h"
 
@@ -191,37 +193,85 @@ TEST_F(CudaTest, FetchFollowsTheHostExactly) {
     }
 }
 
-// A cache that is said to be complete brings nothing. Where it is, all else is as ever; what it
-// lacks all the same is read where it lies.
-TEST_F(CudaTest, FetchOfACompleteCacheBringsNothing) {
+// Complete caches bring nothing, and what a step notes of them is what the host notes.
+TEST_F(CudaTest, StepsOfCompleteCachesAreNotedAtTheirEnd) {
+    constexpr uint32_t kLayers = 3, kExperts = 200, kUsed = 8;
     Random random(25);
-    for (const uint32_t slots : {64u, 20u}) {
+    for (const uint32_t rows : {1u, 5u}) {
         gpu().reset();
-        Cache cache(gpu(), 64, slots, random);
-        const std::vector<int32_t> held = cache.expert_in, slot_of = cache.slot_of;
-        cache.card_view.complete = true;
-        for (uint32_t tick = 1; tick <= 20; ++tick) {
-            const HostRoutes routes = random_routes(1, 64, 8, random);
-            const CardRoutes routed(gpu(), routes);
+        // Tables as the engine lays them: one behind the other.
+        struct Table {
+            float heat[kExperts];
+            uint32_t last_use[kExperts];
+            uint64_t counters[3];
+            int32_t picks[8 * kUsed];
+        };
+        std::vector<Table> expected(kLayers);
+        std::vector<int32_t> slot_of(kExperts);
+        std::iota(slot_of.begin(), slot_of.end(), 0);
+        for (Table& table : expected) {
+            table = {};
+            for (float& heat : table.heat) heat = random.uniform() * 3;
+        }
+        const Array<Table> tables(gpu(), expected);
+        const auto view_of = [&](Table& table) {
+            ExpertCacheView view;
+            view.experts = view.slots = kExperts;
+            view.complete = true;
+            view.heat = table.heat;
+            view.last_use = table.last_use;
+            view.hits = table.counters;
+            view.misses = table.counters + 1;
+            view.bytes_copied = table.counters + 2;
+            view.picks = table.picks;
+            return view;
+        };
+        std::vector<uint8_t> usable(kExperts, 1);
+        for (uint32_t tick = 1; tick <= 12; ++tick) {
             const DecodePlace place{nullptr, 0, tick};
             const Array<DecodePlace> now(gpu(), std::span<const DecodePlace>(&place, 1));
-            host().fetch_experts(cache.host_view, routes.view, 8, &place);
-            kernels().fetch_experts(cache.card_view, routed.view, 8, now);
+            for (uint32_t n = 0; n < kLayers; ++n) {
+                const HostRoutes routes = random_routes(rows, kExperts, kUsed, random);
+                const CardRoutes routed(gpu(), routes);
+                ExpertCacheView on_host = view_of(expected[n]);
+                on_host.slot_of = slot_of.data();
+                on_host.usable = usable.data();
+                host().fetch_experts(on_host, routes.view, kUsed, &place);
+                kernels().fetch_experts(view_of(tables.data()[n]), routed.view, kUsed, now);
+            }
+            kernels().note_picks(view_of(tables.data()[0]), sizeof(Table), kLayers, rows * kUsed,
+                                 now);
         }
-        EXPECT_EQ(cache.from_card(cache.card_view.expert_in, slots), held);
-        EXPECT_EQ(cache.from_card(cache.card_view.slot_of, 64), slot_of);
-        EXPECT_TRUE(same_bits(cache.from_card(cache.card_view.heat, 64), cache.heat));
-        EXPECT_EQ(cache.from_card(cache.card_view.last_use, 64), cache.last_use);
-        const std::vector<ExpertEntry> entries = cache.from_card(cache.card_view.entries, 64);
-        for (uint32_t e = 0; e < 64; ++e) {
-            const ExpertEntry expected =
-                slot_of[e] < 0 ? cache.home[e]
-                               : Cache::entry(cache.card_bases[static_cast<size_t>(slot_of[e])]);
-            EXPECT_EQ(entries[e].gate, expected.gate) << e;
-            EXPECT_EQ(entries[e].down, expected.down) << e;
+        const std::vector<Table> got = tables.get();
+        for (uint32_t n = 0; n < kLayers; ++n) {
+            EXPECT_EQ(std::memcmp(got[n].heat, expected[n].heat, sizeof got[n].heat), 0) << n;
+            EXPECT_TRUE(std::ranges::equal(got[n].last_use, expected[n].last_use)) << n;
+            EXPECT_TRUE(std::ranges::equal(got[n].counters, expected[n].counters)) << n;
+            EXPECT_GT(got[n].counters[0], 0u);
         }
-        EXPECT_EQ(cache.from_card(cache.card_view.bytes_copied, 1)[0], 0u);
     }
+}
+
+TEST_F(CudaTest, RoutesToACompleteCacheAreKeptForTheEndOfTheStep) {
+    Random random(26);
+    const RouterShape shape{64, 8, true, 1};
+    std::vector<float> identity(64 * 64);
+    for (size_t e = 0; e < 64; ++e) identity[e * 65] = 1;
+    const Array<float> router(gpu(), identity), x(gpu(), random.values(3 * 64));
+    const CardRoutes routed(gpu(), 3, 64, 8);
+    Routes view = routed.view;
+    view.decode = true;
+    const Array<int32_t> picks(gpu(), 8 * 8);
+    ExpertCacheView cache;
+    cache.experts = cache.slots = 64;
+    cache.complete = true;
+    cache.picks = picks;
+    kernels().route_and_fetch(
+        shape, {reinterpret_cast<const std::byte*>(router.data()), WeightType::f32, 64, 64}, x,
+        view, cache, nullptr, {});
+    const std::vector<int32_t> got = picks.get();
+    EXPECT_TRUE(std::ranges::equal(std::span(got).first(24), routed.expert.get()));
+    EXPECT_EQ(got[24], -1);  // and no more
 }
 
 TEST_F(CudaTest, RouteAndFetchInOneFollowTheHostExactly) {
