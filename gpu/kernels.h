@@ -327,12 +327,15 @@ class Kernels {
         rms_norm(x, weight, eps, norm);
         route_and_fetch(shape, router, norm.values, routes, cache, place, share);
     }
-    // combine, then x += what the processor has put out, then rms_norm of x.
-    virtual void combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,
-                                  const void* out, float* x, const float* weight, float eps,
-                                  const Activations& norm, const CpuShare& /*share*/) {
+    // combine, then x += what the processor has put out, then rms_norm of x. Answers where x is
+    // afterwards: there, or in `other`, as large.
+    virtual float* combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,
+                                    const void* out, float* x, float* /*other*/,
+                                    const float* weight, float eps, const Activations& norm,
+                                    const CpuShare& /*share*/) {
         combine(routes, used, hidden, out, x);
         rms_norm(x, weight, eps, norm);
+        return x;
     }
 
     // causal_conv into convolved, then delta_net_prompt of that. After each of `stops` rows, rising

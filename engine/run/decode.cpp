@@ -2,6 +2,8 @@
 // The decode loop: one to eight generated tokens pass through all layers in the workspace. What
 // changes from token to token lies in device memory, so that a device that records work can replay
 // a step instead of being given it kernel by kernel.
+#include <utility>
+
 #include "engine/run/pass.h"
 
 namespace granary {
@@ -15,7 +17,8 @@ gpu::DecodePlace* place_of(const RunContext& run) {
 void queue_step(const RunContext& run, uint32_t rows, bool complete) {
     const Model& model = run.model;
     gpu::Kernels& kernels = run.kernels();
-    const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
+    PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
+    float* other_x = reinterpret_cast<float*>(run.memory.workspace() + run.workspace.residual);
     const std::span<const int32_t> all_experts = run.memory.experts().numbers();
     const gpu::DecodePlace* const place = place_of(run);
 
@@ -48,8 +51,10 @@ void queue_step(const RunContext& run, uint32_t rows, bool complete) {
             }
         }
         // The norm of what follows: the next layer, or the output.
-        kernels.combine_and_norm(at.routes, used, moe.shape.hidden, at.expert_out, at.x,
-                                 mixer_norm(model, n + 1), model.norm_eps, at.norm, share);
+        float* const x = kernels.combine_and_norm(at.routes, used, moe.shape.hidden, at.expert_out,
+                                                  at.x, other_x, mixer_norm(model, n + 1),
+                                                  model.norm_eps, at.norm, share);
+        if (x != at.x) std::swap(at.x, other_x);
     }
     if (complete)
         kernels.note_picks(run.memory.experts().view(0), run.memory.experts().table_stride(),

@@ -327,8 +327,8 @@ Result<ChunkDone> read_chunk(const RunContext& run, const MemoryManager::Loan& l
             run.phase(Phase::dense);
             used = 1;
         }
-        kernels.combine_and_norm(at.routes, used, moe.shape.hidden, at.expert_out, at.x,
-                                 mixer_norm(model, n + 1), model.norm_eps, at.norm, {});
+        kernels.combine(at.routes, used, moe.shape.hidden, at.expert_out, at.x);
+        kernels.rms_norm(at.x, mixer_norm(model, n + 1), model.norm_eps, at.norm);
 
         if (auto r = ahead.layer_queued(); !r) return tl::unexpected(r.error());
         if (!callback(n + 1)) return stop();

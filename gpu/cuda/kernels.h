@@ -66,9 +66,9 @@ class CudaKernels : public Kernels {
     void quantise(const Activations& a) override;
     void combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
                  float* x) override;
-    void combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
-                          float* x, const float* weight, float eps, const Activations& norm,
-                          const CpuShare& share) override;
+    float* combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
+                            float* x, float* other, const float* weight, float eps,
+                            const Activations& norm, const CpuShare& share) override;
     void argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) override;
 
     // ---- matrices
@@ -229,10 +229,9 @@ class CudaKernels : public Kernels {
             queue(function, grid, block, shared_bytes, args...);
     }
 
-    // x += what the experts of its routes put out (used 0: nothing), then its norm (no values and
-    // no codes: none), of rows of a decode step.
-    void combine_norm(const Routes& routes, uint32_t used, float* x, const void* out,
-                      const float* weight, float eps, const Activations& norm,
+    // See CombineNorm; `used` 0: nothing is added.
+    void combine_norm(const Routes& routes, uint32_t used, const void* out, const float* x,
+                      float* sum, const float* weight, float eps, const Activations& norm,
                       const CpuShare& share = {});
 
     // Each subject's modules and its needs of scratch, beside its operations.
@@ -355,7 +354,6 @@ class CudaKernels : public Kernels {
     struct {
         Function embed, rms_norm, quantise, combine_f16, combine_f32, combine_norm_f16,
             combine_norm_f32, argmax;
-        Function combine_norm_cluster;  // null: there are no clusters
     } rows_{};
     struct {
         Function take_queries, gate_heads, delta_gates, causal_conv;

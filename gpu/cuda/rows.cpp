@@ -28,11 +28,6 @@ Result<void> CudaKernels::load_rows() {
                                       {"combine_norm_f32", &rows_.combine_norm_f32}});
         !r)
         return r;
-    if (device_.facts().capability >= 90)
-        if (auto r = find_optional("norm_decode",
-                                   {{"combine_norm_cluster_f16", &rows_.combine_norm_cluster}});
-            !r)
-            return r;
     return find("norm", {{"rms_norm", &rows_.rms_norm},
                          {"quantise", &rows_.quantise},
                          {"combine_f16", &rows_.combine_f16},
@@ -50,7 +45,7 @@ void CudaKernels::embed(const Weight& table, const int32_t* tokens, uint32_t n, 
 
 void CudaKernels::rms_norm(const float* x, const float* weight, float eps, const Activations& out) {
     if (out.rows == 0) return;
-    if (out.decode) return combine_norm({}, 0, const_cast<float*>(x), nullptr, weight, eps, out);
+    if (out.decode) return combine_norm({}, 0, nullptr, x, nullptr, weight, eps, out);
     queue(rows_.rms_norm, {out.rows}, {256}, 0, x, weight, eps, out.cols, out.values, out.codes);
 }
 
@@ -65,7 +60,7 @@ void CudaKernels::quantise(const Activations& a) {
 void CudaKernels::combine(const Routes& routes, uint32_t used, uint32_t hidden, const void* out,
                           float* x) {
     if (routes.decode)
-        return combine_norm(routes, used, x, out, nullptr, 0,
+        return combine_norm(routes, used, out, x, x, nullptr, 0,
                             {nullptr, nullptr, routes.rows, hidden});
     const size_t value_bytes = expert_out_f32_ ? sizeof(float) : sizeof(uint16_t);
     for (uint32_t first = 0; first < routes.rows; first += kMostRows)
@@ -76,31 +71,26 @@ void CudaKernels::combine(const Routes& routes, uint32_t used, uint32_t hidden, 
               x + size_t{first} * hidden);
 }
 
-void CudaKernels::combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,
-                                   const void* out, float* x, const float* weight, float eps,
-                                   const Activations& norm, const CpuShare& share) {
+float* CudaKernels::combine_and_norm(const Routes& routes, uint32_t used, uint32_t hidden,
+                                     const void* out, float* x, float* other, const float* weight,
+                                     float eps, const Activations& norm, const CpuShare& share) {
     // Its kernel is one of decode steps, also in the order in which it leaves codes.
     if (!routes.decode)
-        return Kernels::combine_and_norm(routes, used, hidden, out, x, weight, eps, norm, share);
-    combine_norm(routes, used, x, out, weight, eps, norm, routes.rows == 1 ? share : CpuShare{});
+        return Kernels::combine_and_norm(routes, used, hidden, out, x, other, weight, eps, norm,
+                                         share);
+    combine_norm(routes, used, out, x, other, weight, eps, norm,
+                 routes.rows == 1 ? share : CpuShare{});
+    return other;
 }
 
-void CudaKernels::combine_norm(const Routes& routes, uint32_t used, float* x, const void* out,
-                               const float* weight, float eps, const Activations& norm,
+void CudaKernels::combine_norm(const Routes& routes, uint32_t used, const void* out, const float* x,
+                               float* sum, const float* weight, float eps, const Activations& norm,
                                const CpuShare& share) {
-    const auto* const weights = static_cast<const float*>(routes.weight);
-    const bool norms = norm.values || norm.codes;
-    if (rows_.combine_norm_cluster && norms && (used == 0 || !expert_out_f32_) &&
-        norm.cols % 8 == 0 && cluster_quads(norm.cols) <= kClusterThreads &&
-        aligned_16(x, static_cast<const std::byte*>(out), weight, norm.values)) {
-        queue_early(rows_.combine_norm_cluster, {norm.rows * kClusterBlocks},
-                    {(cluster_quads(norm.cols) + 31) / 32 * 32}, 0, weights, used, norm.cols, out,
-                    x, weight, eps, norm.values, norm.codes, share);
-        return;
-    }
-    queue_early(expert_out_f32_ ? rows_.combine_norm_f32 : rows_.combine_norm_f16, {norm.rows},
-                {kNormThreads}, 0, weights, used, norm.cols, out, x, weight, eps, norm.values,
-                norm.codes, share);
+    queue_early(expert_out_f32_ ? rows_.combine_norm_f32 : rows_.combine_norm_f16,
+                {norm.rows * kRowBlocks}, {kNormThreads}, 0,
+                CombineNorm{routes.weight, used, norm.cols, out, x, sum, weight, eps, norm.values,
+                            norm.codes},
+                share);
 }
 
 void CudaKernels::argmax(const float* logits, uint32_t n, uint32_t vocab, int32_t* best) {

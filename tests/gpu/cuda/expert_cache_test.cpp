@@ -448,10 +448,10 @@ TEST_F(CudaTest, TheProcessorIsLeftTheColdestMisses) {
             if (!coldest.empty()) expected[c] += static_cast<double>(sum[c]);
         }
         const Array<uint16_t> outputs(gpu(), halves);
-        const Array<float> total(gpu(), x), norm(gpu(), x.size()),
+        const Array<float> before(gpu(), x), total(gpu(), x.size()), norm(gpu(), x.size()),
             norm_weight(gpu(), std::vector<float>(kExperts, 1.0f));
-        kernels().combine_and_norm(view, kUsed, kExperts, outputs.data(), total, norm_weight, 1e-5f,
-                                   {norm, nullptr, 1, kExperts, true}, share);
+        kernels().combine_and_norm(view, kUsed, kExperts, outputs.data(), before, total,
+                                   norm_weight, 1e-5f, {norm, nullptr, 1, kExperts, true}, share);
         std::atomic_ref(request->answered).store(number, std::memory_order_release);
         EXPECT_LT(distance(total.get(), expected), 1e-6) << what;
     }

@@ -126,18 +126,22 @@ TEST_F(CudaTest, CombineSumsF16OutputsInRankOrder) {
 
             // The same of a decode step, with the norm that follows.
             const std::vector<float> weight = random.values(hidden);
-            const Array<float> again(gpu(), x), norm_weight(gpu(), weight), norm(gpu(), x.size()),
-                alone(gpu(), x.size());
+            const Array<float> again(gpu(), x), other(gpu(), x.size()), norm_weight(gpu(), weight),
+                norm(gpu(), x.size()), alone(gpu(), x.size());
             const Array<std::byte> codes(gpu(), kRows * kernels().code_bytes(hidden));
             const Array<float> read(gpu(), x), read_norm(gpu(), x.size());
-            kernels().combine_and_norm(routed, used, hidden, outputs.data(), read, norm_weight,
-                                       1e-5f, {read_norm, codes, kRows, hidden}, {});
+            EXPECT_EQ(kernels().combine_and_norm(routed, used, hidden, outputs.data(), read, other,
+                                                 norm_weight, 1e-5f,
+                                                 {read_norm, codes, kRows, hidden}, {}),
+                      read.data());
             EXPECT_TRUE(same_bits(read.get(), sum.get())) << hidden << " " << used;
             EXPECT_EQ(codes.get(), to_ordered(read_norm.get(), kRows, hidden));
             routed.decode = true;
-            kernels().combine_and_norm(routed, used, hidden, outputs.data(), again, norm_weight,
-                                       1e-5f, {norm, codes, kRows, hidden, true}, {});
-            EXPECT_TRUE(same_bits(again.get(), sum.get())) << hidden << " " << used;
+            EXPECT_EQ(kernels().combine_and_norm(routed, used, hidden, outputs.data(), again, other,
+                                                 norm_weight, 1e-5f,
+                                                 {norm, codes, kRows, hidden, true}, {}),
+                      other.data());
+            EXPECT_TRUE(same_bits(other.get(), sum.get())) << hidden << " " << used;
             kernels().rms_norm(sum, norm_weight, 1e-5f, {alone, nullptr, kRows, hidden});
             EXPECT_LT(distance(norm.get(), alone.get()), kF32) << hidden << " " << used;
             kernels().rms_norm(sum, norm_weight, 1e-5f, {alone, nullptr, kRows, hidden, true});
