@@ -80,6 +80,7 @@ uint64_t ExpertCache::table_stride() const {
 }
 
 void ExpertCache::forget() {
+    complete_ = false;
     for (uint32_t n = 0; n < known_.size(); ++n) {
         gpu::ExpertCacheView& known = known_[n];
         const std::vector<gpu::ExpertEntry>& home = model_.layers[n].moe.home;
@@ -97,7 +98,7 @@ void ExpertCache::read_back() {
 }
 
 void ExpertCache::publish() {
-    complete_ = resident() == known_.size() * model_.facts.experts;
+    know();
     device_.copy(gpu::StreamId::compute, tables_, copy_.data.get(), copy_.bytes);
 }
 

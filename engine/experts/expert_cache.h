@@ -35,12 +35,15 @@ class ExpertCache {
     uint32_t rows() const { return rows_; }
     uint32_t usable_slots() const { return usable_slots_; }
     uint32_t resident() const;
-    // Whether every expert had a slot when the tables were published last: then it still has.
+    // Whether every expert had a slot when host and device last knew the same: then it still has,
+    // since the device takes none away that nobody misses.
     bool complete() const { return complete_; }
 
     // Reads the tables back. The device must not be at work; the caller waits for the compute
     // stream before it looks at them.
     void read_back();
+    // The tables that were read back have come.
+    void know() { complete_ = resident() == known_.size() * numbers_.size(); }
     // Writes the host's copy to the device, on the compute stream.
     void publish();
     // In the host's copy no slot holds an expert any more, and none is hot.

@@ -136,7 +136,9 @@ Result<void> MemoryManager::sync_tables() {
     else
         experts_->read_back();
     auto done = settle();
-    if (done) tables_lost_ = false;
+    if (!done) return done;
+    experts_->know();
+    tables_lost_ = false;
     return done;
 }
 

@@ -85,6 +85,8 @@ struct Card {
             }
         }
         ASSERT_EQ(usable, memory->experts().usable_slots());
+        ASSERT_EQ(memory->experts().complete(),
+                  memory->experts().resident() == model.facts.layers * model.facts.experts);
     }
 
     Model model;
@@ -232,6 +234,44 @@ TEST(MemoryManager, HotExpertsKeepASlotWhenTheirsIsTaken) {
     for (uint32_t n = 0; n < card.model.facts.layers; ++n)
         EXPECT_GE(card.memory->experts().known(n).slot_of[hot[n]], 0) << "layer " << n;
     card.memory->return_loan();
+    card.check();
+}
+
+TEST(MemoryManager, KnowsWhetherEveryExpertHasASlot) {
+    Card card(kStarter, "100MiB", 4096);
+    MemoryManager& memory = *card.memory;
+    EXPECT_TRUE(memory.experts().complete());
+    // Conversations grow until they take the place of experts.
+    std::vector<KvId> all;
+    for (uint64_t lost = 0; lost == 0;) {
+        const auto kv = memory.create_kv();
+        ASSERT_TRUE(kv);
+        all.push_back(*kv);
+        ASSERT_LE(memory.kv_need(*kv, 4096), memory.kv_available());
+        const auto growth = memory.grow_kv(*kv, 4096);
+        ASSERT_TRUE(growth);
+        lost = growth->experts_lost;
+        EXPECT_EQ(memory.experts().complete(), lost == 0);
+    }
+    for (const KvId kv : all) memory.drop_kv(kv);
+    card.check();
+    EXPECT_FALSE(memory.experts().complete());  // slots come back empty
+    // As misses fill them: the host hears of it when it reads the tables.
+    for (uint32_t n = 0; n < card.model.facts.layers; ++n) {
+        const gpu::ExpertCacheView& view = memory.experts().view(n);
+        gpu::DecodePlace place{nullptr, 0, 1};
+        for (int32_t e = 0; e < static_cast<int32_t>(view.experts); ++e, ++place.tick) {
+            std::vector<int32_t> count(view.experts);
+            count[static_cast<size_t>(e)] = 1;
+            gpu::Routes routes{};
+            routes.expert = &e;
+            routes.count = count.data();
+            routes.rows = 1;
+            card.device->kernels().fetch_experts(view, routes, 1, &place);
+        }
+    }
+    memory.publish(true, MemoryManager::Compute::idle);
+    EXPECT_TRUE(memory.experts().complete());
     card.check();
 }
 
