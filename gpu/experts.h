@@ -59,8 +59,7 @@ struct ExpertCacheView {
     uint64_t* hits = nullptr;  // counters, one each
     uint64_t* misses = nullptr;
     uint64_t* bytes_copied = nullptr;
-    // Decode: every expert has a slot, and will have it. One that has none all the same is read in
-    // place.
+    // Decode: every entry is a slot, and stays it, so that nothing need be brought.
     bool complete = false;
     // [kDecodeRows * used] a step's picks, for backends that count those of a complete cache at its
     // end.

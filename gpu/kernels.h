@@ -72,6 +72,7 @@ struct DeltaShape {
     size_t state_values() const { return size_t{width()} * head_dim; }
 };
 inline constexpr uint32_t kDeltaCells = 64;  // cells that the prompt form takes in one go
+
 // What becomes of a layer's projections on their way into a delta net of n rows.
 struct DeltaInputs {
     const float *dt, *a;  // [value_heads]
@@ -154,6 +155,13 @@ class Kernels {
                             const float* k /*[n, kv_heads, head_dim]*/,
                             const float* v /*[n, kv_heads, head_dim]*/, const KvView& kv) = 0;
 
+    // The same for families whose query rows hold [query | gate] for each head: q becomes what is
+    // made of the queries of pairs.
+    virtual void rope_store_of_pairs(const AttentionShape& shape, const float* q_norm,
+                                     const float* k_norm, uint32_t first_cell, uint32_t n,
+                                     const float* pairs /*[n, heads, 2, head_dim]*/, float* q,
+                                     const float* k, const float* v, const KvView& kv) = 0;
+
     // out[i] = softmax(scale q[i] . K[0..first_cell + i]) V: causal, over stored cells only.
     // Tiles lie at absolute multiples of 64 cells. Where kv keeps V rotated, out is rotated back.
     // Fills out.codes too when it is not null.
@@ -163,24 +171,12 @@ class Kernels {
     virtual void attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
                                   const Activations& out) = 0;
 
-    // For families whose query rows hold [query | gate] for each head: q = the queries.
-    virtual void take_queries(const AttentionShape& shape,
-                              const float* pairs /*[n, heads, 2, head_dim]*/, uint32_t n,
-                              float* q /*[n, heads, head_dim]*/) = 0;
     // out *= sigmoid(the gates of pairs); fills out.codes anew when it is not null.
     virtual void gate_heads(const AttentionShape& shape,
                             const float* pairs /*[out.rows, heads, 2, head_dim]*/,
                             const Activations& out) = 0;
 
-    // take_queries, then rope_store of q, for backends that do both at once.
-    virtual void take_queries_and_rope_store(const AttentionShape& shape, const float* q_norm,
-                                             const float* k_norm, uint32_t first_cell, uint32_t n,
-                                             const float* pairs, float* q, const float* k,
-                                             const float* v, const KvView& kv) {
-        take_queries(shape, pairs, n, q);
-        rope_store(shape, q_norm, k_norm, first_cell, n, q, k, v, kv);
-    }
-    // attention_decode, then gate_heads, likewise.
+    // attention_decode, then gate_heads, for backends that do both at once.
     virtual void attention_decode_and_gate(const AttentionShape& shape, const float* q,
                                            const KvView& kv, const float* pairs,
                                            const Activations& out) {
@@ -203,7 +199,7 @@ class Kernels {
                              float* beta /*[n, value_heads]*/) = 0;
 
     // matmul of jobs that put out x, alpha and beta, among others, then delta_gates and causal_conv
-    // of those; for backends that do it at once: they may leave x alone.
+    // of those; for backends that do it at once, of one row: they may leave x alone.
     virtual void matmul_gates_and_conv(std::span<const Matmul> jobs, const Activations& in,
                                        const DeltaShape& shape, const DeltaInputs& to) {
         matmul(jobs, in);
@@ -301,8 +297,7 @@ class Kernels {
                                const DecodePlace* place) = 0;
 
     // The end of a step that met complete caches only, `layers` of them, each with `routes` picks
-    // and its table `stride` bytes behind the one ahead: counts them where fetch_experts, or what
-    // does it, has not.
+    // and its table `stride` bytes behind the one ahead: counts them where route_and_fetch has not.
     virtual void note_picks(const ExpertCacheView& /*first*/, size_t /*stride*/,
                             uint32_t /*layers*/, uint32_t /*routes*/,
                             const DecodePlace* /*place*/) {}

@@ -22,7 +22,7 @@ Stages stages_of(const BenchOptions& options) {
     if (options.sweep.empty()) {
         stages.first_counts = options.depth == 0;
         if (options.depth) stages.all.push_back({options.depth, 0});
-        stages.all.push_back({options.prompt_tokens, options.decode_tokens});
+        stages.all.push_back({options.prompt_tokens, options.decode_tokens, options.stops});
         return stages;
     }
     uint64_t cells = 0;
@@ -71,7 +71,9 @@ Result<BenchReport> measure(Engine& engine, const BenchOptions& options) {
             reading.push_back(run[n].prefill_tok_s);
             answering.push_back(run[n].decode_tok_s);
             tokens.insert(tokens.end(), run[n].tokens.begin(), run[n].tokens.end());
+            stage.stops.insert(stage.stops.end(), run[n].stops.begin(), run[n].stops.end());
         }
+        std::sort(stage.stops.begin(), stage.stops.end());
         stage.last = runs.back()[n];
         stage.reading = speed_of(std::move(reading));
         stage.answering = speed_of(std::move(answering));
@@ -94,8 +96,7 @@ int bench(const BenchOptions& options, std::ostream& out, std::ostream& err) {
         // A bench reads as many tokens as it is told, whatever the model was trained for.
         uint64_t tokens = 0;
         const std::vector<BenchStage> stages = stages_of(options).all;
-        for (const BenchStage& stage : stages)
-            tokens += uint64_t{stage.prompt_tokens} + stage.decode_tokens;
+        for (const BenchStage& stage : stages) tokens += stage.cells();
         if (stages.front().prompt_tokens == 0) ++tokens;  // see Engine::bench
         engine_options.settings.max_context =
             static_cast<uint32_t>(std::clamp<uint64_t>(tokens, 512, kLongestContext));

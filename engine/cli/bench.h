@@ -14,6 +14,7 @@ struct BenchOptions {
     std::string model;
     uint32_t prompt_tokens = 512, decode_tokens = 128, repeat = 1;
     uint32_t depth = 0;  // tokens read before anything is measured
+    uint32_t stops = 0;  // of each run; see BenchStage
     // Depths, rising; then prompt_tokens, depth and repeat do not count.
     std::vector<uint32_t> sweep;
     bool json = false;

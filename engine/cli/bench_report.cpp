@@ -77,6 +77,12 @@ void print_answering(std::ostream& out, const StageReport& report) {
             << grouped(report.last.misses) << " that were missed\n";
 }
 
+void print_stops(std::ostream& out, const std::vector<double>& seconds) {
+    out << "stopping      " << milliseconds(seconds[seconds.size() / 2]) << " median, "
+        << milliseconds(seconds.back()) << " at most (" << seconds.size()
+        << (seconds.size() == 1 ? " Stop" : " Stops") << " in the midst of reading on)\n";
+}
+
 void print_sweep(std::ostream& out, const BenchReport& report) {
     Table table(
         {"from", "to", "reading", "predicted", "answering", "predicted", "p99", "hits", "steps"},
@@ -151,6 +157,7 @@ ordered_json json_of(const StageReport& report) {
     json["loan_granules_moved"] = reading.loan_granules;
     json["experts_before"] = last.experts_before;
     json["experts_after"] = last.experts_after;
+    if (!report.stops.empty()) json["stop_seconds"] = report.stops;
     json["decode_tok_s"] = report.answering.median;
     json["decode_runs"] = json_of(report.answering);
     json["predicted_decode_tok_s"] = report.predicted_at_hits;
@@ -227,6 +234,7 @@ void print_text(std::ostream& out, const Engine& engine, const BenchReport& repo
         const StageReport& stage = report.stages.front();
         if (stage.stage.prompt_tokens) print_reading(out, stage, report.limits);
         if (stage.stage.decode_tokens) print_answering(out, stage);
+        if (!stage.stops.empty()) print_stops(out, stage.stops);
     }
     const Rates& rates = report.rates;
     const auto tflops = [](double rate) { return fixed(rate / 1e12, rate < 1e13 ? 2 : 0); };

@@ -32,7 +32,8 @@ struct StageReport {
     BenchStage stage;
     BenchResult last;  // of the runs
     Speed reading, answering;
-    TokenTimes tokens;  // of all runs
+    TokenTimes tokens;          // of all runs
+    std::vector<double> stops;  // likewise: seconds, rising
     double predicted_reading = 0;
     double predicted_answering = 0;  // as if every expert were picked as often
     double predicted_at_hits = 0;    // with the share of hits that was measured

@@ -209,7 +209,11 @@ int main(int argc, char** argv) {
                 "Depths, rising: a table of reading from one to the next and answering there")
             ->delimiter(',')
             ->check(count);
-    for (auto* other : {prompt_tokens, repeat, depth}) sweep->excludes(other);
+    auto* stops = bench
+                      ->add_option("--stops", bench_options.stops,
+                                   "Times to read on by -p tokens and stop in the midst (0)")
+                      ->check(count);
+    for (auto* other : {prompt_tokens, repeat, depth, stops}) sweep->excludes(other);
     auto* profile_out =
         bench
             ->add_option("--device-profile-out", bench_options.device_profile,
@@ -226,7 +230,7 @@ int main(int argc, char** argv) {
             ->add_option("--suite", suite_name,
                          "longctx: contexts to 522,000 tokens on consumer budgets, row by row")
             ->check(CLI::IsMember({"longctx"}));
-    for (auto* other : {prompt_tokens, answer_tokens, repeat, depth, sweep, profile_out})
+    for (auto* other : {prompt_tokens, answer_tokens, repeat, depth, stops, sweep, profile_out})
         suite->excludes(other);
     bench->add_option("--rows", suite_rows, "Rows of the suite to run (all; 0: none)")
         ->delimiter(',')

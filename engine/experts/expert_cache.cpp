@@ -97,8 +97,12 @@ void ExpertCache::read_back() {
     device_.copy(gpu::StreamId::compute, copy_.data.get(), tables_, copy_.bytes);
 }
 
+void ExpertCache::note_completeness() {
+    complete_ = resident() == known_.size() * model_.facts.experts;
+}
+
 void ExpertCache::publish() {
-    know();
+    note_completeness();
     device_.copy(gpu::StreamId::compute, tables_, copy_.data.get(), copy_.bytes);
 }
 

@@ -43,7 +43,7 @@ class ExpertCache {
     // stream before it looks at them.
     void read_back();
     // The tables that were read back have come.
-    void know() { complete_ = resident() == known_.size() * numbers_.size(); }
+    void note_completeness();
     // Writes the host's copy to the device, on the compute stream.
     void publish();
     // In the host's copy no slot holds an expert any more, and none is hot.

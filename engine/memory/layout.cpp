@@ -112,7 +112,7 @@ WorkspaceLayout workspace_layout(const ModelFacts& model, const DeviceFacts& dev
         device.scratch_base + divide_up(max_context, gpu::kDecodeCut) * device.scratch_per_cut;
     layout.table_stride = table_layout(model.experts, model.experts_used).bytes;
     Cursor at(layout.pass.bytes);
-    layout.residual = at.take(uint64_t{kDecodeRows} * model.hidden * 4);
+    layout.other_x = at.take(uint64_t{kDecodeRows} * model.hidden * 4);
     layout.logits = at.take(uint64_t{kDecodeRows} * model.vocab * 4);
     layout.best = at.take(kDecodeRows * 4);
     layout.place = at.take(sizeof(gpu::DecodePlace));

@@ -76,11 +76,11 @@ uint32_t smaller_chunk(uint32_t chunk);
 
 // What is always there: decode's own pass buffers, logits, kernel scratch, expert tables.
 struct WorkspaceLayout {
-    PassLayout pass;        // at offset 0, kDecodeRows rows
-    uint64_t residual = 0;  // f32 [kDecodeRows, hidden], another place for the stream x
-    uint64_t logits = 0;    // f32 [kDecodeRows, vocab]
-    uint64_t best = 0;      // int32 [kDecodeRows]
-    uint64_t place = 0;     // gpu::DecodePlace
+    PassLayout pass;       // at offset 0, kDecodeRows rows
+    uint64_t other_x = 0;  // f32 [kDecodeRows, hidden], another place for the stream x
+    uint64_t logits = 0;   // f32 [kDecodeRows, vocab]
+    uint64_t best = 0;     // int32 [kDecodeRows]
+    uint64_t place = 0;    // gpu::DecodePlace
     uint64_t scratch = 0, scratch_bytes = 0;
     uint64_t shared = 0;      // gpu::ExpertEntry [layers] of the shared experts
     uint64_t cpu_worker = 0;  // kCpuWorkerBytes; card face only

@@ -137,7 +137,7 @@ Result<void> MemoryManager::sync_tables() {
         experts_->read_back();
     auto done = settle();
     if (!done) return done;
-    experts_->know();
+    experts_->note_completeness();
     tables_lost_ = false;
     return done;
 }

@@ -89,8 +89,6 @@ class Calibration {
         rates.weights = *weights;
         const auto first = at_depth(0);
         if (!first) return tl::unexpected(first.error());
-        const auto token = token_alone(rates.link, rates.gather);
-        if (!token) return tl::unexpected(token.error());
         const uint32_t fewer = std::max(chunk / kFewer / 64 * 64, 64u);
         const auto part = quickest(kPatience, [&] { return chunk_at(0, fewer); });
         if (!part) return tl::unexpected(part.error());
@@ -100,7 +98,10 @@ class Calibration {
             depth = depth / 2 / 64 * 64;
         const auto second = at_depth(depth, first->chunk);
         if (!second) return tl::unexpected(second.error());
+        // As answers are computed: with all memory that experts may have.
         memory_.return_loan();
+        const auto token = token_alone(rates.link, rates.gather);
+        if (!token) return tl::unexpected(token.error());
         derive(rates, *first, *second, depth, *token, fewer, *part);
         return rates;
     }
@@ -263,8 +264,9 @@ class Calibration {
         return std::max(mean.seconds - mean.copied / gather, 1e-9);
     }
 
-    // Seconds of a token's attention to `depth` cells, alone: what experts cost a token that misses
-    // some differs by more than that from token to token.
+    // Seconds of a token's attention to its own cell and `depth` others, alone: what experts cost a
+    // token that misses some differs by more than that from token to token. Few cells come from the
+    // second cache; Rates::memory bounds what that foretells.
     Result<double> attention_at(uint32_t depth) {
         std::byte* const workspace = memory_.workspace();
         auto* const place = reinterpret_cast<gpu::DecodePlace*>(workspace + run_.workspace.place);
@@ -329,7 +331,7 @@ class Calibration {
         };
         const auto rate = [](double& figure, double work, double seconds, double all) {
             // What is lost in the noise of the rest stays as it was guessed.
-            if (seconds > 0.02 * all) figure = work / seconds;
+            if (work > 0 && seconds > 0.02 * all) figure = work / seconds;
         };
         constexpr double kAtOnce = 1e30;  // takes no time
         const uint32_t chunk = loan_.chunk;

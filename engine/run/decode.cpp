@@ -18,7 +18,7 @@ void queue_step(const RunContext& run, uint32_t rows, bool complete) {
     const Model& model = run.model;
     gpu::Kernels& kernels = run.kernels();
     PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
-    float* other_x = reinterpret_cast<float*>(run.memory.workspace() + run.workspace.residual);
+    float* other_x = reinterpret_cast<float*>(run.memory.workspace() + run.workspace.other_x);
     const std::span<const int32_t> all_experts = run.memory.experts().numbers();
     const gpu::DecodePlace* const place = place_of(run);
 

@@ -2,6 +2,7 @@
 // Numbers instead of answers: logits at positions, and speeds.
 #include <algorithm>
 #include <random>
+#include <thread>
 
 #include "engine/run/clock.h"
 #include "engine/run/engine_impl.h"
@@ -96,6 +97,12 @@ class Engine::Impl::BenchRun {
         result.experts_after = memory().experts().resident();
         if (done = answer_on(stage.decode_tokens, result); !done)
             return tl::unexpected(done.error());
+        for (uint32_t i = 0; i < stage.stops; ++i) {
+            const double all = stage.prompt_tokens / result.prefill_tok_s;
+            if (done = stop_after(all * (i + 0.5) / stage.stops, stage.prompt_tokens, result);
+                !done)
+                return tl::unexpected(done.error());
+        }
         return result;
     }
 
@@ -119,6 +126,29 @@ class Engine::Impl::BenchRun {
         for (size_t i = 0; i < before.size(); ++i)
             result.phases[i] = clock_.seconds()[i] - before[i];
         return done;
+    }
+
+    // Reads `count` tokens more, and stops after so many seconds. What was read until then stays.
+    Result<void> stop_after(double seconds, uint32_t count, BenchResult& result) {
+        for (uint32_t i = 0; i < count; ++i) tokens_.push_back(any_token());
+        StopSignal stop;
+        Clock::time_point asked;
+        std::thread someone([&] {
+            std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+            asked = Clock::now();
+            stop.request();
+        });
+        Report report;
+        const auto done =
+            engine_.read(conversation_, tokens_, conversation_.cells, listener_, &stop, report,
+                         [](const float*, uint32_t, uint32_t) { return Result<void>(); });
+        const auto ended = Clock::now();
+        someone.join();
+        tokens_.resize(conversation_.cells);
+        if (done) return {};
+        if (done.error().kind != ErrorKind::cancelled) return done;
+        result.stops.push_back(std::chrono::duration<double>(ended - asked).count());
+        return {};
     }
 
     Result<void> answer_on(uint32_t count, BenchResult& result) {
@@ -167,8 +197,7 @@ Result<std::vector<BenchResult>> Engine::Impl::bench(std::span<const BenchStage>
                                                      const Listener& listener,
                                                      const StopSignal* stop) {
     uint64_t all = 0;
-    for (const BenchStage& stage : stages)
-        all += uint64_t{stage.prompt_tokens} + stage.decode_tokens;
+    for (const BenchStage& stage : stages) all += stage.cells();
     if (!stages.empty() && stages.front().prompt_tokens == 0) ++all;
     if (all > core->plan.max_context) return tl::unexpected(too_long(all, core->plan.max_context));
     BenchRun run(*this, listener, stop);

@@ -19,8 +19,8 @@ void attend(const RunContext& run, const AttentionWeights& weights, const gpu::K
                    at.norm);
     run.phase(Phase::attention);
     if (gated)
-        kernels.take_queries_and_rope_store(shape, weights.q_norm, weights.k_norm, place.first_cell,
-                                            rows, at.pairs, at.q, at.k, at.v, kv);
+        kernels.rope_store_of_pairs(shape, weights.q_norm, weights.k_norm, place.first_cell, rows,
+                                    at.pairs, at.q, at.k, at.v, kv);
     else
         kernels.rope_store(shape, weights.q_norm, weights.k_norm, place.first_cell, rows, at.q,
                            at.k, at.v, kv);

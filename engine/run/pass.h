@@ -38,10 +38,10 @@ struct PassBuffers {
     void* expert_out = nullptr;   // [rows * used, hidden], see Kernels::expert_out_bytes
 };
 
-// Decode steps of one token, where the device records work: where every expert has its slot, if
-// they ever have, and for all other times.
+// Decode steps of one token, where the device records work.
 struct RecordedSteps {
-    std::optional<gpu::RecordingId> any, complete;
+    std::optional<gpu::RecordingId> any;       // whatever is missing
+    std::optional<gpu::RecordingId> complete;  // where every expert has its slot, if they ever have
 };
 
 struct RunContext {

@@ -24,8 +24,7 @@ class Sampler {
     // Order: repeat penalty over the last repeat_window tokens (logits above zero are divided by
     // it, others multiplied), top-k, softmax at the temperature, top-p (the smallest set whose
     // probabilities reach p), min-p (those of at least min_p times the best), draw. Among equal
-    // logits the lower token comes first; NaN counts as -infinity. Allocates nothing after the
-    // first call.
+    // logits the lower token comes first; NaN counts as -infinity.
     TokenId pick(std::span<const float> logits);
 
     // The probability that the last pick, if it was no greedy one, had for this token.

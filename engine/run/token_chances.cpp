@@ -183,10 +183,11 @@ void TokenChances::gather_largest(size_t count) {
             if (logits_[i] >= least) candidates_.push_back({logits_[i], static_cast<TokenId>(i)});
     }
     if (candidates_.size() > count) {
-        std::nth_element(candidates_.begin(), candidates_.begin() + count, candidates_.end());
+        std::nth_element(candidates_.begin(), candidates_.begin() + count, candidates_.end(),
+                         is_better);
         candidates_.resize(count);
     }
-    std::sort(candidates_.begin(), candidates_.end());
+    std::sort(candidates_.begin(), candidates_.end(), is_better);
 }
 
 // Cuts where the candidates' weights and the sum of those before them reach the target, else
@@ -239,8 +240,8 @@ void TokenChances::cut_by_buckets(double target) {
         }
     }
     // Equal logits, of which a span may have all, are in order already.
-    if (!std::is_sorted(candidates_.begin(), candidates_.end()))
-        std::sort(candidates_.begin(), candidates_.end());
+    if (!std::is_sorted(candidates_.begin(), candidates_.end(), is_better))
+        std::sort(candidates_.begin(), candidates_.end(), is_better);
     cut_ = {-kInfinity, 0};
     cut_at(target, sum);
 }
@@ -256,13 +257,15 @@ void TokenChances::drop_below_cut() {
 
 TokenId TokenChances::draw(double point) const {
     point *= total_;
-    size_t block = 0;
+    size_t block = sums_.size();
     TokenId last = 0;  // drawn where rounding leaves the point at the end
     for (size_t i = 0; i < sums_.size(); ++i) {
         if (sums_[i] == 0) continue;
+        if (block < sums_.size()) {
+            if (point < sums_[block]) break;
+            point -= sums_[block];
+        }
         block = i;
-        if (point < sums_[i]) break;
-        point -= sums_[i];
     }
     for (size_t i = block * kBlock; i < (block + 1) * kBlock; ++i) {
         if (weights_[i] == 0) continue;

@@ -34,17 +34,17 @@ class TokenChances {
     // After limit(): the token that `point`, from 0 to below 1, falls on where tokens lie in
     // order of their numbers.
     TokenId draw(double point) const;
-    double chance(TokenId token) const;
+    double chance(TokenId token) const;  // for tests
 
   private:
     static constexpr size_t kBuckets = 2048;
     struct Candidate {
         float logit;
         TokenId token;
-        bool operator<(const Candidate& other) const {  // the better one comes first
-            return logit > other.logit || (logit == other.logit && token < other.token);
-        }
     };
+    static bool is_better(const Candidate& a, const Candidate& b) {
+        return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+    }
 
     void raise_floor(float exponent);
     void raise_floor_to_min_p(float min_p);

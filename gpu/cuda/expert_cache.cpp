@@ -76,10 +76,9 @@ void CudaKernels::note_picks(const ExpertCacheView& first, size_t stride, uint32
 
 void CudaKernels::fetch_experts(const ExpertCacheView& cache, const Routes& routes, uint32_t used,
                                 const DecodePlace* place) {
-    if (cache.complete)
-        return device_.copy(StreamId::compute, cache.picks, routes.expert,
-                            size_t{routes.rows} * used * sizeof(int32_t));
-    const FetchExperts job = fetch_job(cache, routes.rows, used, place);
+    ExpertCacheView all = cache;
+    all.complete = false;  // this counts picks by itself
+    const FetchExperts job = fetch_job(all, routes.rows, used, place);
     const uint32_t threads =
         std::clamp((std::max(cache.experts, cache.slots) + 31) / 32 * 32, 128u, 1024u);
     queue_early(cache_.fetch, {1}, {threads}, static_cast<unsigned>(cache.slots * sizeof(uint64_t)),

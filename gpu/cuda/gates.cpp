@@ -21,21 +21,11 @@ unsigned blocks_for(size_t items, uint32_t each) {
 
 Result<void> CudaKernels::load_gates() {
     if (auto r = find("norm", {{"gated_norm", &gates_.gated_norm}}); !r) return r;
-    return find("gates", {{"take_queries", &gates_.take_queries},
-                          {"gate_heads", &gates_.gate_heads},
+    return find("gates", {{"gate_heads", &gates_.gate_heads},
                           {"delta_gates", &gates_.delta_gates},
                           {"causal_conv", &gates_.causal_conv},
                           {"route_shared", &gates_.route_shared},
                           {"route_shared_decode", &gates_.route_shared_decode}});
-}
-
-void CudaKernels::take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
-                               float* q) {
-    const size_t width = size_t{shape.heads} * shape.head_dim;
-    for (uint32_t first = 0; first < n; first += kMostRows)
-        queue_few(n, gates_.take_queries,
-                  {blocks_for(width / 8, kThreads), std::min(n - first, kMostRows)}, {kThreads}, 0,
-                  pairs + first * 2 * width, shape.heads, shape.head_dim, q + first * width);
 }
 
 void CudaKernels::gate_heads(const AttentionShape& shape, const float* pairs,

@@ -8,20 +8,8 @@
 
 namespace granary::gpu::cuda {
 
-// A thread an octet: grid (octets / 128, rows). Bytes: 4 read and 4 written a value.
-extern "C" __global__ void __launch_bounds__(128)
-    take_queries(const float* pairs, uint32_t heads, uint32_t dim, float* q) {
-    let_next_begin();
-    wait_for_kernels_ahead();
-    const uint32_t octet = blockIdx.x * 128 + threadIdx.x, octets = dim / 8;
-    if (octet >= heads * octets) return;
-    const size_t head = size_t{blockIdx.y} * heads + octet / octets;
-    float v[8];
-    load_octet(pairs + head * 2 * dim, octet % octets, dim, v);
-    store_octet(q + head * dim, octet % octets, dim, v);
-}
-
-// The same. Work: about 20 operations a value. Bytes: 8 read, 4 + 2 written.
+// A thread an octet: grid (octets / 128, rows). Work: about 20 operations a value. Bytes: 8 read, 4
+// + 2 written.
 extern "C" __global__ void __launch_bounds__(128)
     gate_heads(const float* pairs, uint32_t heads, uint32_t dim, float* values, std::byte* codes,
                bool decode) {

@@ -63,11 +63,7 @@ Result<void> CudaKernels::find(std::string_view file, std::initializer_list<Want
 }
 
 Result<void> CudaKernels::find_wgmma(std::string_view file, std::initializer_list<Wanted> wanted) {
-    return device_.facts().capability == 90 ? find_optional(file, wanted) : Result<void>();
-}
-
-Result<void> CudaKernels::find_optional(std::string_view file,
-                                        std::initializer_list<Wanted> wanted) {
+    if (device_.facts().capability != 90) return {};
     if (auto loaded = find(file, {}); !loaded) return loaded;
     for (const Wanted& kernel : wanted) {
         const auto function = modules_.find(file)->second->function(kernel.name);

@@ -91,12 +91,9 @@ class CudaKernels : public Kernels {
                           const Activations& out) override;
     void attention_decode_and_gate(const AttentionShape& shape, const float* q, const KvView& kv,
                                    const float* pairs, const Activations& out) override;
-    void take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
-                      float* q) override;
-    void take_queries_and_rope_store(const AttentionShape& shape, const float* q_norm,
-                                     const float* k_norm, uint32_t first_cell, uint32_t n,
-                                     const float* pairs, float* q, const float* k, const float* v,
-                                     const KvView& kv) override;
+    void rope_store_of_pairs(const AttentionShape& shape, const float* q_norm, const float* k_norm,
+                             uint32_t first_cell, uint32_t n, const float* pairs, float* q,
+                             const float* k, const float* v, const KvView& kv) override;
     void gate_heads(const AttentionShape& shape, const float* pairs,
                     const Activations& out) override;
 
@@ -181,9 +178,7 @@ class CudaKernels : public Kernels {
     };
     // Finds kernels of FILE.cu; its module is loaded once.
     Result<void> find(std::string_view file, std::initializer_list<Wanted> wanted);
-    // The same of kernels that not every build has: what is missing stays null.
-    Result<void> find_optional(std::string_view file, std::initializer_list<Wanted> wanted);
-    // Of those that only compute capability 9.0 can have.
+    // The same of those that code for 9.0a has, and not every build: what is missing stays null.
     Result<void> find_wgmma(std::string_view file, std::initializer_list<Wanted> wanted);
 
     // Lets a kernel have so many bytes of shared memory beside what it declares itself; null: there
@@ -356,7 +351,7 @@ class CudaKernels : public Kernels {
             combine_norm_f32, argmax;
     } rows_{};
     struct {
-        Function take_queries, gate_heads, delta_gates, causal_conv;
+        Function gate_heads, delta_gates, causal_conv;
         Function gated_norm, route_shared, route_shared_decode;
     } gates_{};
     Function rope_store_ = nullptr;

@@ -42,12 +42,12 @@ void lead_to_delta_net(const DeltaInputs& inputs, MatvecJob& job) {
     if (job.out == inputs.x) {
         job.after = MatvecAfter::convolve;
         job.out = inputs.convolved;
-        job.by = inputs.kernel;
-        job.with = inputs.tail;
+        job.by[0] = inputs.kernel;
+        job.tail = inputs.tail;
     } else if (job.out == inputs.alpha) {
         job.after = MatvecAfter::decay;
-        job.by = inputs.a;
-        job.with = const_cast<float*>(inputs.dt);  // which is read only
+        job.by[0] = inputs.dt;
+        job.by[1] = inputs.a;
     } else if (job.out == inputs.beta) {
         job.after = MatvecAfter::rate;
     }

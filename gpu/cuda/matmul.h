@@ -113,8 +113,11 @@ struct MatvecJob {
     uint32_t first_block, blocks;  // of this job among all of the launch
     WeightType type;
     MatvecAfter after;
-    const float* by;  // convolve: taps [features, kDeltaTaps]; decay: a [features]
-    float* with;      // convolve: the tail [kDeltaTaps - 1, features]; decay: dt [features]
+    const float* by[2];  // convolve: taps [features, kDeltaTaps]; decay: dt and a [features]
+    float* tail;         // convolve: [kDeltaTaps - 1, features]
+    GRANARY_HOST_DEVICE constexpr bool leads_to_delta_net() const {
+        return after > MatvecAfter::add;
+    }
 };
 struct Matvec {
     MatvecJob job[kMatvecJobs];

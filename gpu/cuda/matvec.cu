@@ -36,7 +36,7 @@ struct DenseFinish {
             float value = total(row, r);
             if (job.after == MatvecAfter::add) value += was;
             if constexpr (kRows == 1)
-                if (job.after > MatvecAfter::add) value = input(tile * kMatvecTile + r, value);
+                if (job.leads_to_delta_net()) value = input(tile * kMatvecTile + r, value);
             out = value;
         });
     }
@@ -47,18 +47,18 @@ struct DenseFinish {
     __device__ __forceinline__ float input(uint32_t feature, float value) const {
         if (job.after == MatvecAfter::rate) return rate_of(value);
         if (job.after == MatvecAfter::decay)
-            return decay_of(value, job.with[feature], job.by[feature]);
+            return decay_of(value, job.by[0][feature], job.by[1][feature]);
         static_assert(kDeltaTaps == 4);
-        const float4 taps = reinterpret_cast<const float4*>(job.by)[feature];
+        const float4 taps = reinterpret_cast<const float4*>(job.by[0])[feature];
         const float weights[kDeltaTaps] = {taps.x, taps.y, taps.z, taps.w};
         float values[kDeltaTaps];
 #pragma unroll
         for (uint32_t i = 0; i + 1 < kDeltaTaps; ++i)
-            values[i] = job.with[i * job.features + feature];
+            values[i] = job.tail[i * job.features + feature];
         values[kDeltaTaps - 1] = value;
 #pragma unroll
         for (uint32_t i = 0; i + 1 < kDeltaTaps; ++i)
-            job.with[i * job.features + feature] = values[i + 1];
+            job.tail[i * job.features + feature] = values[i + 1];
         return convolved(weights, values);
     }
 };

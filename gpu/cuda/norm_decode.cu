@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Between the matrices of a decode step: x += what its experts put out, then its RMS norm.
+// Between the matrices of a decode step: x and what its experts put out, then the RMS norm of that.
 #include "gpu/cuda/cpu_share.cuh"
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/norm_decode.cuh"
@@ -19,7 +19,7 @@ struct NormOut {
 
 constexpr uint32_t kAtOnce = 8;  // experts whose values are under way together
 
-// A quad of x += what experts put out, and what the processor has, which may be null. Without
+// v, a quad of x, += what experts put out, and what the processor has, which may be null. Without
 // branches: what runs once is brought line by line from memory, and soonest in one run.
 template <bool kWhole, class Output>
 __device__ __forceinline__ void add_outputs(const float* route_weights, uint32_t used,

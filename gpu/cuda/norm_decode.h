@@ -23,7 +23,7 @@ struct CombineNorm {
     uint32_t cols;
     const void* out;      // f16 or f32 [rows * used, cols]
     const float* x;       // [rows, cols]
-    float* sum;           // [rows, cols]; null: it is x and stays it
+    float* sum;           // [rows, cols]; null: not stored, where nothing is added
     const float* weight;  // [cols]; may be null
     float eps;
     float* values;     // [rows, cols]; may be null

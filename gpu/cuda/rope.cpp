@@ -19,10 +19,10 @@ void CudaKernels::rope_store(const AttentionShape& shape, const float* q_norm, c
     rope_store_from(q, shape.head_dim, shape, q_norm, k_norm, first_cell, n, q, k, v, kv);
 }
 
-void CudaKernels::take_queries_and_rope_store(const AttentionShape& shape, const float* q_norm,
-                                              const float* k_norm, uint32_t first_cell, uint32_t n,
-                                              const float* pairs, float* q, const float* k,
-                                              const float* v, const KvView& kv) {
+void CudaKernels::rope_store_of_pairs(const AttentionShape& shape, const float* q_norm,
+                                      const float* k_norm, uint32_t first_cell, uint32_t n,
+                                      const float* pairs, float* q, const float* k, const float* v,
+                                      const KvView& kv) {
     rope_store_from(pairs, 2 * shape.head_dim, shape, q_norm, k_norm, first_cell, n, q, k, v, kv);
 }
 

@@ -58,15 +58,6 @@ void multiply_silu(float* x, const float* gate, size_t count) {
     HWY_DYNAMIC_DISPATCH(silu)(x, gate, count);
 }
 
-void HostKernels::take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
-                               float* q) {
-    const size_t dim = shape.head_dim, width = shape.heads * dim;
-    for_rows(n, width, [&](uint32_t row) {
-        for (size_t h = 0; h < shape.heads; ++h)
-            std::copy_n(pairs + row * 2 * width + h * 2 * dim, dim, q + row * width + h * dim);
-    });
-}
-
 // Work: about 20 operations a value. Bytes: 8 read and 4 written.
 void HostKernels::gate_heads(const AttentionShape& shape, const float* pairs,
                              const Activations& out) {

@@ -47,8 +47,9 @@ class HostKernels : public Kernels {
                           const KvView& kv, const Activations& out) override;
     void attention_decode(const AttentionShape& shape, const float* q, const KvView& kv,
                           const Activations& out) override;
-    void take_queries(const AttentionShape& shape, const float* pairs, uint32_t n,
-                      float* q) override;
+    void rope_store_of_pairs(const AttentionShape& shape, const float* q_norm, const float* k_norm,
+                             uint32_t first_cell, uint32_t n, const float* pairs, float* q,
+                             const float* k, const float* v, const KvView& kv) override;
     void gate_heads(const AttentionShape& shape, const float* pairs,
                     const Activations& out) override;
     void causal_conv(const DeltaShape& shape, const float* kernel, const float* x, uint32_t n,

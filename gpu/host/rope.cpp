@@ -61,6 +61,18 @@ HWY_EXPORT(cosine_sine);
 HWY_EXPORT(rotate);
 
 // Work: 10 operations a value. Bytes: 4 read and 4 (q), 0.6 to 4 (k, v) written.
+void HostKernels::rope_store_of_pairs(const AttentionShape& shape, const float* q_norm,
+                                      const float* k_norm, uint32_t first_cell, uint32_t n,
+                                      const float* pairs, float* q, const float* k, const float* v,
+                                      const KvView& kv) {
+    const size_t dim = shape.head_dim, width = shape.heads * dim;
+    for_rows(n, width, [&](uint32_t row) {
+        for (size_t h = 0; h < shape.heads; ++h)
+            std::copy_n(pairs + row * 2 * width + h * 2 * dim, dim, q + row * width + h * dim);
+    });
+    rope_store(shape, q_norm, k_norm, first_cell, n, q, k, v, kv);
+}
+
 void HostKernels::rope_store(const AttentionShape& shape, const float* q_norm, const float* k_norm,
                              uint32_t first_cell, uint32_t n, float* q, const float* k,
                              const float* v, const KvView& view) {

@@ -152,6 +152,31 @@ TEST(Bench, MeasuresBehindADepth) {
     EXPECT_NE(out.str().find("4 tokens from 1,064"), std::string::npos) << out.str();
 }
 
+TEST(Bench, TellsHowLongAStopTakes) {
+    BenchOptions options;
+    options.model = kStarter;
+    options.prompt_tokens = 1500;
+    options.decode_tokens = 0;
+    options.stops = 3;
+    options.json = true;
+    std::ostringstream out, err;
+    ASSERT_EQ(bench(options, out, err), kOk) << err.str();
+    const auto json = nlohmann::json::parse(out.str());
+    const auto& stage = json["stages"][0];
+    const auto& seconds = stage["stop_seconds"];
+    // One that comes late on a busy machine may find nothing left to stop.
+    ASSERT_GE(seconds.size(), 1u) << out.str();
+    for (size_t i = 0; i < seconds.size(); ++i) {
+        EXPECT_GE(seconds[i].get<double>(), i > 0 ? seconds[i - 1].get<double>() : 0);
+        EXPECT_LT(seconds[i].get<double>(), 1500 / stage["prefill_tok_s"].get<double>() + 1);
+    }
+    options.json = false;
+    options.prompt_tokens = 600;
+    std::ostringstream text;
+    ASSERT_EQ(bench(options, text, err), kOk) << err.str();
+    EXPECT_NE(text.str().find("in the midst of reading on)"), std::string::npos) << text.str();
+}
+
 TEST(Bench, RecordsWhatTheMapShows) {
     TempDir folder;
     BenchOptions options;

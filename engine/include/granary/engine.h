@@ -147,6 +147,10 @@ using PhaseSeconds = std::array<double, kPhases>;
 // so that nobody's greedy loop is measured.
 struct BenchStage {
     uint32_t prompt_tokens = 0, decode_tokens = 0;  // 0 leaves one out
+    // So many times prompt_tokens more are begun and stopped in the midst, sooner or later.
+    uint32_t stops = 0;
+    // Cells that the stage may take.
+    uint64_t cells() const { return (uint64_t{stops} + 1) * prompt_tokens + decode_tokens; }
 };
 struct BenchResult {
     uint32_t depth = 0;  // cells before the stage
@@ -157,6 +161,7 @@ struct BenchResult {
     uint64_t hits = 0, misses = 0;                   // of experts, while answering
     uint64_t left_to_cpu = 0;                        // of the misses
     std::vector<TokenTime> tokens;
+    std::vector<double> stops;  // seconds from a Stop to its end; none where reading was quicker
 };
 // What the device does at most, measured now.
 struct Limits {

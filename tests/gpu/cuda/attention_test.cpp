@@ -207,9 +207,10 @@ TEST_F(CudaAttention, DecodeDoesNotDependOnItsRows) {
 }
 
 TEST_F(CudaAttention, DecodeWithItsGates) {
-    for (const AttentionShape& shape : cases(1, {shape_of(16, 2, 256), shape_of(8, 1, 64),
-                                                 shape_of(4, 2, 128), shape_of(2, 1, 40)})) {
-        in_every_format(shape, 1600, [&](Conversation& at, KvFormat) {
+    for (const AttentionShape& shape :
+         cases(1, {shape_of(16, 2, 256), shape_of(8, 1, 64), shape_of(4, 2, 128)})) {
+        in_every_format(shape, 1600, [&](Conversation& at, KvFormat format) {
+            if (!has_fast_kernel(shape, format)) return;  // without one both are the same calls
             Random random(4);
             const Array<float> pairs(gpu(), random.values(size_t{3} * 2 * at.row()));
             for (const auto& [first, n] :

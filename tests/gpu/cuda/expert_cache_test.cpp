@@ -227,17 +227,31 @@ TEST_F(CudaTest, StepsOfCompleteCachesAreNotedAtTheirEnd) {
             return view;
         };
         std::vector<uint8_t> usable(kExperts, 1);
+        // Logits are x itself.
+        std::vector<float> identity(kExperts * kExperts);
+        for (size_t e = 0; e < kExperts; ++e) identity[e * (kExperts + 1)] = 1;
+        const Array<float> router(gpu(), identity);
+        const auto weight_of = [](const float* data) {
+            return Weight{reinterpret_cast<const std::byte*>(data), WeightType::f32, kExperts,
+                          kExperts};
+        };
+        const RouterShape shape{kExperts, kUsed, true, 1};
         for (uint32_t tick = 1; tick <= 12; ++tick) {
             const DecodePlace place{nullptr, 0, tick};
             const Array<DecodePlace> now(gpu(), std::span<const DecodePlace>(&place, 1));
             for (uint32_t n = 0; n < kLayers; ++n) {
-                const HostRoutes routes = random_routes(rows, kExperts, kUsed, random);
-                const CardRoutes routed(gpu(), routes);
+                const std::vector<float> x = random.values(size_t{rows} * kExperts);
+                HostRoutes routes(rows, kExperts, kUsed);
+                const CardRoutes routed(gpu(), rows, kExperts, kUsed);
+                Routes view = routed.view;
+                view.decode = true;
                 ExpertCacheView on_host = view_of(expected[n]);
                 on_host.slot_of = slot_of.data();
                 on_host.usable = usable.data();
-                host().fetch_experts(on_host, routes.view, kUsed, &place);
-                kernels().fetch_experts(view_of(tables.data()[n]), routed.view, kUsed, now);
+                host().route_and_fetch(shape, weight_of(identity.data()), x.data(), routes.view,
+                                       on_host, &place, {});
+                kernels().route_and_fetch(shape, weight_of(router), Array<float>(gpu(), x), view,
+                                          view_of(tables.data()[n]), now, {});
             }
             kernels().note_picks(view_of(tables.data()[0]), sizeof(Table), kLayers, rows * kUsed,
                                  now);

@@ -238,26 +238,29 @@ TEST_F(MatmulTest, JobsOfDifferentTypesShareTheInput) {
 // What a delta net takes in: the same bits whether a token's products end in it or others follow.
 TEST_F(MatmulTest, InputsOfADeltaNetAreTheSameAsApart) {
     Random random(14);
-    for (const auto& [taps, gates] : cases<std::pair<uint32_t, WeightType>>(
-             1, {{4, WeightType::q8_0}, {4, WeightType::f32}, {2, WeightType::q8_0}})) {
+    for (const auto& [of_x, of_gates] :
+         cases<std::pair<WeightType, WeightType>>(1, {{WeightType::q4_k, WeightType::q8_0},
+                                                      {WeightType::q6_k, WeightType::q4_k},
+                                                      {WeightType::q8_0, WeightType::q6_k}})) {
         gpu().reset();
-        const DeltaShape shape{.key_heads = 2, .value_heads = 6, .head_dim = 48, .taps = taps};
+        // 168 channels and 5 heads: tiles have 16.
+        const DeltaShape shape{.key_heads = 1, .value_heads = 5, .head_dim = 24, .taps = 4};
         const uint32_t heads = shape.value_heads, cols = 512;
-        const RandomWeight qkv(WeightType::q4_k, shape.channels(), cols, random),
-            gate(WeightType::q6_k, shape.width(), cols, random), alpha(gates, heads, cols, random),
-            beta(gates, heads, cols, random);
+        const RandomWeight qkv(of_x, shape.channels(), cols, random),
+            gate(WeightType::q6_k, shape.width(), cols, random),
+            alpha(of_gates, heads, cols, random), beta(of_gates, heads, cols, random);
         const Array<float> dt(gpu(), random.values(heads)), a(gpu(), random.values(heads)),
-            kernel(gpu(), random.values(size_t{shape.channels()} * taps));
+            kernel(gpu(), random.values(size_t{shape.channels()} * 4));
         const std::vector<float> tail = random.values(shape.tail_values());
-        for (const uint32_t rows : {1u, 3u}) {
-            const std::vector<float> values = random.values(size_t{rows} * cols);
-            Activations in{Array<float>(gpu(), values), nullptr, rows, cols, true};
+        const Array<float> tails[] = {{gpu(), tail}, {gpu(), tail}};
+        // Each token finds the tail as the one ahead has left it.
+        for (uint32_t token = 0; token < 5; ++token) {
+            const std::vector<float> values = random.values(cols);
+            Activations in{Array<float>(gpu(), values), nullptr, 1, cols, true};
             in.codes = coded(gpu(), in, values);
             const auto run = [&](bool at_once) {
-                const Array<float> x(gpu(), rows * shape.channels()),
-                    z(gpu(), rows * shape.width()), of_alpha(gpu(), rows * heads),
-                    of_beta(gpu(), rows * heads), kept(gpu(), tail),
-                    out(gpu(), rows * shape.channels());
+                const Array<float> x(gpu(), shape.channels()), z(gpu(), shape.width()),
+                    of_alpha(gpu(), heads), of_beta(gpu(), heads), out(gpu(), shape.channels());
                 std::vector<Matmul> jobs;
                 for (const auto& [weight, to] : {std::pair(&qkv, x.data()),
                                                  {&gate, z.data()},
@@ -267,6 +270,7 @@ TEST_F(MatmulTest, InputsOfADeltaNetAreTheSameAsApart) {
                     on_gpu.data = Array<std::byte>(gpu(), weight->data);
                     jobs.push_back({on_gpu, to, false});
                 }
+                const Array<float>& kept = tails[at_once];
                 const DeltaInputs to{dt, a, kernel, of_alpha, of_beta, x, kept, out};
                 if (at_once)
                     kernels().matmul_gates_and_conv(jobs, in, shape, to);
@@ -276,7 +280,7 @@ TEST_F(MatmulTest, InputsOfADeltaNetAreTheSameAsApart) {
             };
             const auto apart = run(false), at_once = run(true);
             for (size_t i = 0; i < apart.size(); ++i)
-                EXPECT_TRUE(same_bits(at_once[i], apart[i])) << i << " of " << rows << " rows";
+                EXPECT_TRUE(same_bits(at_once[i], apart[i])) << i << " of token " << token;
         }
     }
 }

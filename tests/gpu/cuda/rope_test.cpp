@@ -130,24 +130,39 @@ TEST_F(CudaTest, RopeStoreInEveryFormat) {
     }
 }
 
-TEST_F(CudaTest, QueriesAreTakenFromTheirPairsOnTheWay) {
+TEST_F(CudaTest, RopeStoreOfPairsIsTheHosts) {
     Random random(14);
-    for (const uint32_t dim : {256u, 40u}) {
+    // Heads that rotate whole, in part, and of a size without code of its own; at a place in
+    // memory.
+    for (const auto& [dim, rotated] : {std::pair{256u, 64u}, {128u, 128u}, {40u, 40u}}) {
         const AttentionShape shape{
-            .heads = 6, .kv_heads = 2, .head_dim = dim, .rope = rope_table(dim, 1e4)};
-        const KvParts parts = kv_parts(KvFormat::k8v4, 2, dim);
-        const std::vector<float> k = random.values(3 * 2 * dim);
-        const Array<float> pairs(gpu(), random.values(3 * 6 * 2 * dim)), k_card(gpu(), k),
-            norm(gpu(), random.values(dim));
-        const Array<float> q[] = {{gpu(), 3 * 6 * dim}, {gpu(), 3 * 6 * dim}};
-        const Array<std::byte> kv[] = {{gpu(), parts.bytes}, {gpu(), parts.bytes}};
-        kernels().Kernels::take_queries_and_rope_store(shape, norm, norm, 9, 3, pairs, q[0], k_card,
-                                                       k_card,
-                                                       {kv[0], parts.bytes, parts.k, parts.v});
-        kernels().take_queries_and_rope_store(shape, norm, norm, 9, 3, pairs, q[1], k_card, k_card,
-                                              {kv[1], parts.bytes, parts.k, parts.v});
-        EXPECT_TRUE(same_bits(q[0].get(), q[1].get())) << dim;
-        EXPECT_EQ(kv[0].get(), kv[1].get()) << dim;
+            .heads = 6, .kv_heads = 2, .head_dim = dim, .rope = rope_table(rotated, 1e4)};
+        const KvParts parts = kv_parts(KvFormat::f32, 2, dim);
+        const std::vector<float> k = random.values(3 * 2 * dim), norm = random.values(dim),
+                                 pairs = random.values(3 * 6 * 2 * dim);
+        std::vector<float> q(3 * 6 * dim);
+        std::vector<std::byte> expected(parts.bytes, std::byte{0xff});
+        host().rope_store_of_pairs(shape, norm.data(), norm.data(), 9, 3, pairs.data(), q.data(),
+                                   k.data(), k.data(),
+                                   {expected.data(), parts.bytes, parts.k, parts.v});
+        const Array<float> on_card(gpu(), pairs), k_card(gpu(), k), weight(gpu(), norm),
+            taken(gpu(), q.size());
+        const Array<std::byte> stored(gpu(), parts.bytes);
+        const DecodePlace now{stored, 9, 1};
+        const Array<DecodePlace> place(gpu(), std::span<const DecodePlace>(&now, 1));
+        KvView view{nullptr, parts.bytes, parts.k, parts.v};
+        view.place = place;
+        kernels().rope_store_of_pairs(shape, weight, weight, 0, 3, on_card, taken, k_card, k_card,
+                                      view);
+        EXPECT_LT(distance(taken.get(), q), 1e-6) << dim;
+        const std::vector<std::byte> got = stored.get();
+        for (const KvPart* part : {&parts.k, &parts.v})
+            for (uint32_t cell = 9; cell < 12; ++cell) {
+                const auto from = [&](const std::vector<std::byte>& all) {
+                    return cell_values(all.data(), parts.bytes, *part, 2, dim, cell);
+                };
+                EXPECT_LT(distance(from(got), from(expected)), 1e-6) << dim << " " << cell;
+            }
     }
 }
 
