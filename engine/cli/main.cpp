@@ -238,6 +238,9 @@ int main(int argc, char** argv) {
         ->needs(suite);
     bench->add_flag("--json", bench_options.json, "As JSON");
     bench_settings.add_to(*bench);
+    // Its rows decide on these.
+    for (const char* name : {"--max-context", "--prefill", "--kv", "--vram-budget"})
+        suite->excludes(bench->get_option(name));
     bench->callback([&] {
         auto settings = bench_settings.settings();
         if (!settings) {

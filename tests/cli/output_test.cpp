@@ -195,8 +195,10 @@ TEST_F(Output, NoValueIsPassedOverInSilence) {
     EXPECT_EQ(shell(run + "-n 4294967295"), kRefused) << err_;
     EXPECT_EQ(shell(run + "-n 0"), kOk) << err_;
     // Nor an option that another one leaves without effect.
-    for (const char* wrong : {"--suite longctx -p 8", "--suite longctx --repeat 2", "--rows 1",
-                              "--suite longctx --rows 99", "--sweep 8,16 --depth 8"})
+    for (const char* wrong :
+         {"--suite longctx -p 8", "--suite longctx --repeat 2", "--rows 1",
+          "--suite longctx --rows 99", "--sweep 8,16 --depth 8", "--suite longctx --kv q4",
+          "--suite longctx --vram-budget 8GiB", "--sweep 8,16 --stops 2"})
         EXPECT_EQ(shell("\"$CLI\" bench --device host " + quoted(kMicro + ".gguf") + " " + wrong),
                   kUsage)
             << wrong << ": " << err_;
