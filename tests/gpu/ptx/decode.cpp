@@ -60,10 +60,6 @@ class Decoder final : public FunctionRoom {
                 into_.threads = 1;
                 do into_.threads *= static_cast<uint32_t>(number_of(reader.next()));
                 while (reader.take(","));
-            } else if (word == ".reqnctapercluster") {
-                into_.cluster = 1;
-                do into_.cluster *= static_cast<uint32_t>(number_of(reader.next()));
-                while (reader.take(","));
             }
         }
         into_.added_at = most_shared_bytes(reader);
@@ -232,21 +228,13 @@ class Decoder final : public FunctionRoom {
 
     std::optional<Meaning> special_register(std::string_view name) {
         static const std::map<std::string_view, Special> specials{
-            {"%tid.x", Special::tid_x},
-            {"%tid.y", Special::tid_y},
-            {"%tid.z", Special::tid_z},
-            {"%ntid.x", Special::ntid_x},
-            {"%ntid.y", Special::ntid_y},
-            {"%ntid.z", Special::ntid_z},
-            {"%ctaid.x", Special::ctaid_x},
-            {"%ctaid.y", Special::ctaid_y},
-            {"%ctaid.z", Special::ctaid_z},
-            {"%nctaid.x", Special::nctaid_x},
-            {"%nctaid.y", Special::nctaid_y},
-            {"%nctaid.z", Special::nctaid_z},
-            {"%laneid", Special::laneid},
-            {"%cluster_ctarank", Special::cluster_ctarank},
-            {"%cluster_nctarank", Special::cluster_nctarank}};
+            {"%tid.x", Special::tid_x},       {"%tid.y", Special::tid_y},
+            {"%tid.z", Special::tid_z},       {"%ntid.x", Special::ntid_x},
+            {"%ntid.y", Special::ntid_y},     {"%ntid.z", Special::ntid_z},
+            {"%ctaid.x", Special::ctaid_x},   {"%ctaid.y", Special::ctaid_y},
+            {"%ctaid.z", Special::ctaid_z},   {"%nctaid.x", Special::nctaid_x},
+            {"%nctaid.y", Special::nctaid_y}, {"%nctaid.z", Special::nctaid_z},
+            {"%laneid", Special::laneid}};
         const auto found = specials.find(name);
         if (found == specials.end()) return {};
         const auto [place, is_new] = specials_.try_emplace(found->second);

@@ -154,10 +154,6 @@ uint32_t special_value(const Block& block, Special special, uint32_t thread, uin
             return block.grid[2];
         case Special::laneid:
             return lane;
-        case Special::cluster_ctarank:
-            return block.rank;
-        case Special::cluster_nctarank:
-            return static_cast<uint32_t>(block.cluster.size());
     }
     return 0;
 }
@@ -167,7 +163,7 @@ uint32_t special_value(const Block& block, Special special, uint32_t thread, uin
 // Room for one of the blocks that run at the same time; used again by the next ones.
 class Runner::Place {
   public:
-    void prepare(const Launch& launch, const FindMemory& memory, uint32_t rank) {
+    void prepare(const Launch& launch, const FindMemory& memory) {
         const Function& function = *launch.function;
         const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
         const uint32_t warps = (threads + kLanes - 1) / kLanes;
@@ -180,7 +176,6 @@ class Runner::Place {
         block.function = &function;
         block.block = launch.block;
         block.grid = launch.grid;
-        block.rank = rank;
         block.shared = shared_.data()->bytes;
         block.shared_of_launch = launch.shared_bytes;
         block.parameters = parameters_.data();
@@ -207,8 +202,6 @@ class Runner::Place {
         block.barriers = {};
         block.counting.clear();
         block.waited = block.let_next_first = false;
-        block.at_cluster.clear();
-        block.of_cluster = {};
         block.races.begin(function.added_at + block.shared_of_launch, block.warps.size());
         std::memset(block.shared, kNobody, function.shared_bytes);
         std::memset(block.shared + function.added_at, kNobody, block.shared_of_launch);
@@ -264,8 +257,6 @@ void check(const Launch& launch) {
                     std::to_string(function.threads));
     for (const uint32_t blocks : launch.grid)
         if (blocks == 0) throw Fault(function.name + ": no blocks");
-    if (launch.grid[0] % function.cluster != 0)
-        throw Fault(function.name + ": no whole number of clusters");
 }
 
 }  // namespace
@@ -291,39 +282,10 @@ void meet(Block& block, Barrier& barrier) {
     }
 }
 
-// Kept with the first block: how many warps have come, and those that wait.
-void arrive_at_cluster(Warp& w, const Instruction&) {
-    ClusterBarrier& barrier = w.block->cluster[0]->of_cluster;
-    w.cluster_phase = barrier.phase;
-    w.block->races.arrive(w.number, w.block->at_cluster);
-    size_t warps = 0;
-    for (const Block* block : w.block->cluster) warps += block->warps.size();
-    if (++barrier.come < warps) return;
-    barrier.come = 0;
-    ++barrier.phase;
-    const bool waited = std::any_of(w.block->cluster.begin(), w.block->cluster.end(),
-                                    [](const Block* block) { return block->waited; });
-    for (Block* block : w.block->cluster) {
-        for (Warp& each : block->warps) {
-            block->races.leave(each.number, block->at_cluster);
-            if (waited) each.waited = kAll;
-        }
-    }
-    for (Warp* waiting : barrier.waiting) waiting->at_barrier = false;
-    barrier.waiting.clear();
-}
-
-void wait_for_cluster(Warp& w, const Instruction&) {
-    ClusterBarrier& barrier = w.block->cluster[0]->of_cluster;
-    if (w.cluster_phase != barrier.phase) return;
-    w.at_barrier = true;
-    barrier.waiting.push_back(&w);
-}
-
-// The blocks of one cluster, to their end.
-void Runner::run_cluster(uint32_t blocks) {
+// A block, to its end.
+void Runner::run_block() {
+    Block& block = place_->block;
     const auto never = [&](const char* what) {
-        Block& block = places_[0]->block;
         const auto w = std::find_if(block.warps.begin(), block.warps.end(),
                                     [](const Warp& each) { return !each.ended; });
         fault(block, block.function->code[w == block.warps.end() ? 0 : w->groups[0].pc - 1], what);
@@ -331,19 +293,16 @@ void Runner::run_cluster(uint32_t blocks) {
     // Rounds in which all that ran asked for what others do, and nothing else.
     for (uint32_t idle_rounds = 0;;) {
         bool all_ended = true, any_ran = false, any_went_on = false;
-        for (uint32_t rank = 0; rank < blocks; ++rank) {
-            Block& block = places_[rank]->block;
-            for (Warp& w : block.warps) {
-                if (w.ended) continue;
-                all_ended = false;
-                if (w.at_barrier) continue;
-                any_ran = true;
-                run_warp(w);
-                any_went_on |= !w.only_asks;
-                // Those that have ended are not waited for.
-                if (w.ended)
-                    for (Barrier& barrier : block.barriers) meet(block, barrier);
-            }
+        for (Warp& w : block.warps) {
+            if (w.ended) continue;
+            all_ended = false;
+            if (w.at_barrier) continue;
+            any_ran = true;
+            run_warp(w);
+            any_went_on |= !w.only_asks;
+            // Those that have ended are not waited for.
+            if (w.ended)
+                for (Barrier& barrier : block.barriers) meet(block, barrier);
         }
         if (all_ended) break;
         if (!any_ran) never("warps wait for warps that never come");
@@ -351,33 +310,22 @@ void Runner::run_cluster(uint32_t blocks) {
         if (idle_rounds == kIdleRounds)
             never("warps wait for a barrier in memory that nobody completes");
     }
-    for (uint32_t rank = 0; rank < blocks; ++rank) {
-        const Block& block = places_[rank]->block;
-        early_.block_ends(block.waited, block.let_next_first);
-    }
+    early_.block_ends(block.waited, block.let_next_first);
 }
 
-Runner::Runner() = default;
+Runner::Runner() : place_(std::make_unique<Place>()) {}
 Runner::~Runner() = default;
 
 void Runner::run(const Launch& launch, const FindMemory& memory) {
     check(launch);
     early_.begin(launch.function->name, launch.early);
-    const uint32_t blocks = launch.function->cluster;
-    std::vector<Block*> cluster;
-    for (uint32_t rank = 0; rank < blocks; ++rank) {
-        if (places_.size() == rank) places_.push_back(std::make_unique<Place>());
-        places_[rank]->prepare(launch, memory, rank);
-        places_[rank]->block.early = &early_;
-        cluster.push_back(&places_[rank]->block);
-    }
-    for (Block* const block : cluster) block->cluster = cluster;
+    place_->prepare(launch, memory);
+    place_->block.early = &early_;
     for (uint32_t z = 0; z < launch.grid[2]; ++z)
         for (uint32_t y = 0; y < launch.grid[1]; ++y)
-            for (uint32_t x = 0; x < launch.grid[0]; x += blocks) {
-                for (uint32_t rank = 0; rank < blocks; ++rank)
-                    places_[rank]->begin({x + rank, y, z});
-                run_cluster(blocks);
+            for (uint32_t x = 0; x < launch.grid[0]; ++x) {
+                place_->begin({x, y, z});
+                run_block();
             }
     if (!early_.end())
         throw Fault(launch.function->name + ": it ends without having waited for those ahead");

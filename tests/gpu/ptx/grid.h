@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Runs a kernel: block after block (those of a cluster together), warps of a block in turns.
+// Runs a kernel: block after block, warps of a block in turns.
 #pragma once
 
 #include "tests/gpu/ptx/warp.h"
@@ -26,16 +26,12 @@ class Runner {
 
   private:
     class Place;
-    void run_cluster(uint32_t blocks);
-    std::vector<std::unique_ptr<Place>> places_;
+    void run_block();
+    std::unique_ptr<Place> place_;
     EarlyLaunches early_;
 };
 
 // Lets the warps go that wait at a barrier, once all have come.
 void meet(Block& block, Barrier& barrier);
-
-// Handlers of the barrier that the blocks of a cluster have in common.
-void arrive_at_cluster(Warp& warp, const Instruction& i);
-void wait_for_cluster(Warp& warp, const Instruction& i);
 
 }  // namespace granary::test::ptx

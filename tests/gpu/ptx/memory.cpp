@@ -20,10 +20,6 @@ void fault(const Block& block, const Instruction& i, const std::string& what) {
 
 std::byte* shared_at(const Block& block, uint64_t offset, uint32_t bytes, const Instruction& i) {
     offset = static_cast<uint32_t>(offset);
-    if (const uint64_t rank = offset >> kRankShift; rank > 0 && rank <= block.cluster.size()) {
-        const Block& there = *block.cluster[rank - 1];
-        return shared_at(there, offset & ((1u << kRankShift) - 1), bytes, i);
-    }
     const uint64_t end = offset + bytes;
     const bool own = end <= block.function->shared_bytes;
     const bool of_launch = offset >= block.function->added_at &&
@@ -66,14 +62,12 @@ std::byte* memory_at(Warp& warp, uint64_t address, uint32_t bytes, const Instruc
 }
 
 void note_read(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const Instruction& i) {
-    if (at >> kRankShift != 0) return;
     const auto offset = static_cast<uint32_t>(at);
     Races& races = warp.block->races;
     if (!races.read(warp.number, lane, offset, bytes)) fault(*warp.block, i, races.what());
 }
 
 void note_write(Warp& warp, uint32_t lane, uint64_t at, uint32_t bytes, const Instruction& i) {
-    if (at >> kRankShift != 0) return;
     const auto offset = static_cast<uint32_t>(at);
     Races& races = warp.block->races;
     if (!races.write(warp.number, lane, offset, bytes)) fault(*warp.block, i, races.what());
@@ -129,12 +123,10 @@ void find_places(Warp& w, const Instruction& i, uint32_t bytes, Places& places) 
         for (uint32_t lane = 0; lane < kLanes; ++lane) places.at[lane] = base + at[lane];
     };
     if constexpr (kSpace == Space::shared) {
-        if (least >> kRankShift == most >> kRankShift) {
-            (void)shared_at(*w.block, least, bytes, i);
-            (void)shared_at(*w.block, most, bytes, i);
-            const bool same_part = (least < function.added_at) == (most < function.added_at);
-            if (least >> kRankShift == 0 && same_part) return offset_from(w.block->shared);
-        }
+        (void)shared_at(*w.block, least, bytes, i);
+        (void)shared_at(*w.block, most, bytes, i);
+        if ((least < function.added_at) == (most < function.added_at))  // all in one part
+            return offset_from(w.block->shared);
         each_lane(
             w, [&](uint32_t lane) { places.at[lane] = shared_at(*w.block, at[lane], bytes, i); });
     } else if constexpr (kSpace == Space::frame) {
@@ -166,7 +158,7 @@ void each_shared(const Warp& w, const Places& places, F&& note) {
     const size_t size = block.function->added_at + block.shared_of_launch;
     each_lane(w, [&](uint32_t lane) {
         const auto offset = static_cast<size_t>(places.at[lane] - block.shared);
-        if (offset < size) note(lane, offset);  // not another block's, of the cluster
+        if (offset < size) note(lane, offset);
     });
 }
 

@@ -65,8 +65,6 @@ enum class Special : uint8_t {
     nctaid_y,
     nctaid_z,
     laneid,
-    cluster_ctarank,
-    cluster_nctarank,
 };
 
 struct Function {
@@ -92,7 +90,6 @@ struct Function {
     uint32_t shared_bytes = 0;  // of a block, but for what a launch adds
     uint32_t added_at = 0;      // where that begins: behind all that could stand before it
     uint32_t threads = 1024;    // a block has at most
-    uint32_t cluster = 1;       // blocks of a cluster
 };
 
 // A text that was compiled for a card, and its variables. Functions are decoded when they are first

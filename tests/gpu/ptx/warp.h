@@ -52,7 +52,6 @@ struct Warp {
     bool ended = false;
     std::deque<LateCopy> copies;
     std::array<uint32_t, kLanes> committed{};  // groups of copies, by lane
-    uint32_t cluster_phase = 0;                // of the cluster's barrier, when it came there
 
     Group& group() { return groups[now]; }
 };
@@ -82,17 +81,9 @@ struct Barrier {
     bool waited = false;  // some of those who came, for the kernels ahead
 };
 
-// The one that the blocks of a cluster have in common.
-struct ClusterBarrier {
-    size_t come = 0;  // warps
-    uint32_t phase = 0;
-    std::vector<Warp*> waiting;
-};
-
 struct Block {
     const Function* function = nullptr;
     std::array<uint32_t, 3> block{1, 1, 1}, grid{1, 1, 1}, number{};
-    uint32_t rank = 0;  // in its cluster
     std::byte* shared = nullptr;
     uint32_t shared_of_launch = 0;
     std::byte* parameters = nullptr;
@@ -101,9 +92,6 @@ struct Block {
     std::vector<Warp> warps;
     std::array<Barrier, 16> barriers;
     std::map<uint32_t, CountingBarrier> counting;  // by place in shared memory
-    std::vector<Block*> cluster;                   // itself among them
-    ClusterBarrier of_cluster;                     // where it is the first
-    Seen at_cluster;                               // by its warps that came to that barrier
     Races races;
     EarlyLaunches* early = nullptr;
     bool waited = false;          // some lane, for the kernels ahead
@@ -156,9 +144,6 @@ inline __attribute__((always_inline)) void each_lane(const Warp& warp, F&& f) {
 }
 
 // ---- memory (memory.cpp)
-
-// In a cluster an address of shared memory may say in its highest byte whose it is, from 1 on.
-inline constexpr uint32_t kRankShift = 24;
 
 // `bytes` of shared memory at an offset. Errors: Fault, beyond what the block has.
 std::byte* shared_at(const Block& block, uint64_t offset, uint32_t bytes, const Instruction& i);

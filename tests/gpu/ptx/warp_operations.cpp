@@ -170,11 +170,6 @@ void barriers(const Operation& o, FunctionRoom& room, Instruction& to) {
         to.run = same_place;
         return;
     }
-    if (o.has("cluster")) {
-        to.control = Control::barrier;
-        to.run = o.has("arrive") ? arrive_at_cluster : wait_for_cluster;
-        return;
-    }
     to.control = Control::barrier;
     to.run = come;
     to.at[2] = kNoGuard;
@@ -199,28 +194,13 @@ void traps(const Operation&, FunctionRoom&, Instruction& to) {
     to.run = trap;
 }
 
-// ---- clusters
-
-void address_of_rank(Warp& w, const Instruction& i) {
-    each_lane(w, [&](uint32_t lane) {
-        const uint64_t rank = bits(w, i, 2, lane);
-        if (rank >= w.block->cluster.size()) fault(*w.block, i, "no such block in the cluster");
-        set_bits(w, i, 0, lane, bits(w, i, 1, lane) | (rank + 1) << kRankShift);
-    });
-}
-void addresses_of_ranks(const Operation& o, FunctionRoom& room, Instruction& to) {
-    for (uint32_t i = 0; i < 3; ++i) room.put(to, i, o.operand(i), Type::u32);
-    to.run = address_of_rank;
-}
-
 }  // namespace
 
 Builder warp_builder(std::string_view name) {
     static const std::map<std::string_view, Builder> builders{
-        {"shfl", shuffles},    {"vote", votes},
-        {"redux", reductions}, {"bar", barriers},
-        {"barrier", barriers}, {"activemask", active_masks},
-        {"trap", traps},       {"mapa", addresses_of_ranks}};
+        {"shfl", shuffles}, {"vote", votes},       {"redux", reductions},
+        {"bar", barriers},  {"barrier", barriers}, {"activemask", active_masks},
+        {"trap", traps}};
     return find_builder(builders, name);
 }
 
