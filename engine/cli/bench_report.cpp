@@ -78,9 +78,10 @@ void print_answering(std::ostream& out, const StageReport& report) {
 }
 
 void print_stops(std::ostream& out, const std::vector<double>& seconds) {
-    out << "stopping      " << milliseconds(seconds[seconds.size() / 2]) << " median, "
-        << milliseconds(seconds.back()) << " at most (" << seconds.size()
-        << (seconds.size() == 1 ? " Stop" : " Stops") << " in the midst of reading on)\n";
+    const Speed times = speed_of(seconds);
+    out << "stopping      " << milliseconds(times.median) << " median, " << milliseconds(times.most)
+        << " at most (" << seconds.size() << (seconds.size() == 1 ? " Stop" : " Stops")
+        << " in the midst of reading on)\n";
 }
 
 void print_sweep(std::ostream& out, const BenchReport& report) {

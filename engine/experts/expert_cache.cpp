@@ -66,17 +66,13 @@ ExpertCache::ExpertCache(const Model& model, gpu::Device& device, uint32_t rows,
       copy_(std::move(copy)),
       numbers_(model.facts.experts) {
     std::iota(numbers_.begin(), numbers_.end(), 0);
-    const uint64_t stride = table_stride();
+    const uint64_t stride = table_layout(model.facts.experts, model.facts.experts_used).bytes;
     for (uint32_t n = 0; n < model.facts.layers; ++n) {
         const MoeWeights& moe = model.layers[n].moe;
         slot_offset_[n + 1] = slot_offset_[n] + model.facts.expert_bytes[n];
         views_.push_back(view_of(moe, tables_ + n * stride, model.facts, rows));
         known_.push_back(view_of(moe, copy_.data.get() + n * stride, model.facts, rows));
     }
-}
-
-uint64_t ExpertCache::table_stride() const {
-    return table_layout(model_.facts.experts, model_.facts.experts_used).bytes;
 }
 
 void ExpertCache::forget() {

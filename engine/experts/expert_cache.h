@@ -61,7 +61,6 @@ class ExpertCache {
 
     // One layer's table, for kernels: device pointers.
     const gpu::ExpertCacheView& view(uint32_t layer) const { return views_[layer]; }
-    uint64_t table_stride() const;  // bytes from one layer's table to the next
     // The same as the host knows it: as of the last read_back() and what it changed since.
     const gpu::ExpertCacheView& known(uint32_t layer) const { return known_[layer]; }
 

@@ -268,9 +268,8 @@ class Calibration {
     // token that misses some differs by more than that from token to token. Few cells come from the
     // second cache; Rates::memory bounds what that foretells.
     Result<double> attention_at(uint32_t depth) {
-        std::byte* const workspace = memory_.workspace();
-        auto* const place = reinterpret_cast<gpu::DecodePlace*>(workspace + run_.workspace.place);
-        const PassBuffers at = run_.buffers(workspace, run_.workspace.pass, 1);
+        gpu::DecodePlace* const place = run_.place();
+        const PassBuffers at = run_.buffers(memory_.workspace(), run_.workspace.pass, 1);
         const gpu::DecodePlace now{memory_.kv_base(kv_), depth, heat_tick_};
         device_.copy(gpu::StreamId::compute, place, &now, sizeof now);
         return quickest(kPatience / 4, [&] {

@@ -9,10 +9,6 @@
 namespace granary {
 namespace {
 
-gpu::DecodePlace* place_of(const RunContext& run) {
-    return reinterpret_cast<gpu::DecodePlace*>(run.memory.workspace() + run.workspace.place);
-}
-
 // complete: every expert has its slot, so that none is brought and none is left to the processor.
 void queue_step(const RunContext& run, uint32_t rows, bool complete) {
     const Model& model = run.model;
@@ -20,7 +16,7 @@ void queue_step(const RunContext& run, uint32_t rows, bool complete) {
     PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
     float* other_x = reinterpret_cast<float*>(run.memory.workspace() + run.workspace.other_x);
     const std::span<const int32_t> all_experts = run.memory.experts().numbers();
-    const gpu::DecodePlace* const place = place_of(run);
+    const gpu::DecodePlace* const place = run.place();
 
     kernels.embed(model.embedding, at.tokens, rows, at.x);
     kernels.rms_norm(at.x, mixer_norm(model, 0), model.norm_eps, at.norm);
@@ -57,7 +53,7 @@ void queue_step(const RunContext& run, uint32_t rows, bool complete) {
         if (x != at.x) std::swap(at.x, other_x);
     }
     if (complete)
-        kernels.note_picks(run.memory.experts().view(0), run.memory.experts().table_stride(),
+        kernels.note_picks(run.memory.experts().view(0), run.workspace.table_stride,
                            model.facts.layers, rows * model.facts.experts_used, place);
     queue_output(run, rows);
 }
@@ -75,7 +71,7 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
     const auto rows = static_cast<uint32_t>(tokens.size());
     const PassBuffers at = run.buffers(run.memory.workspace(), run.workspace.pass, rows);
     const gpu::DecodePlace now{kv_base, first_cell, tick};
-    run.device.copy(gpu::StreamId::compute, place_of(run), &now, sizeof now);
+    run.device.copy(gpu::StreamId::compute, run.place(), &now, sizeof now);
     run.device.copy(gpu::StreamId::compute, at.tokens, tokens.data(), tokens.size_bytes());
     const bool complete = run.memory.experts().complete();
     const std::optional<gpu::RecordingId> recorded =

@@ -98,6 +98,7 @@ class Engine::Impl::BenchRun {
         if (done = answer_on(stage.decode_tokens, result); !done)
             return tl::unexpected(done.error());
         for (uint32_t i = 0; i < stage.stops; ++i) {
+            if (done = go_on(); !done) return tl::unexpected(done.error());
             const double all = stage.prompt_tokens / result.prefill_tok_s;
             if (done = stop_after(all * (i + 0.5) / stage.stops, stage.prompt_tokens, result);
                 !done)
@@ -112,9 +113,17 @@ class Engine::Impl::BenchRun {
         return static_cast<TokenId>(random_() % engine_.core->model.facts.vocab);
     }
 
+    void add_tokens(uint32_t count) {
+        for (uint32_t i = 0; i < count; ++i) tokens_.push_back(any_token());
+    }
+    Result<void> go_on() const {
+        if (stop_ && stop_->requested()) return fail(ErrorKind::cancelled, "the bench was stopped");
+        return {};
+    }
+
     Result<void> read_on(uint32_t count, BenchResult& result) {
         if (count == 0) return {};
-        for (uint32_t i = 0; i < count; ++i) tokens_.push_back(any_token());
+        add_tokens(count);
         const PhaseSeconds before = clock_.seconds();
         engine_.phases = &clock_;
         const RunContext run = engine_.context();
@@ -130,7 +139,7 @@ class Engine::Impl::BenchRun {
 
     // Reads `count` tokens more, and stops after so many seconds. What was read until then stays.
     Result<void> stop_after(double seconds, uint32_t count, BenchResult& result) {
-        for (uint32_t i = 0; i < count; ++i) tokens_.push_back(any_token());
+        add_tokens(count);
         StopSignal stop;
         Clock::time_point asked;
         std::thread someone([&] {
@@ -162,8 +171,7 @@ class Engine::Impl::BenchRun {
         uint64_t copied = counters.bytes_copied;
         double answering = 0;
         for (uint32_t i = 0; i < count; ++i) {
-            if (stop_ && stop_->requested())
-                return fail(ErrorKind::cancelled, "the bench was stopped");
+            if (auto r = go_on(); !r) return r;
             const TokenId next = any_token();
             const uint32_t cell = conversation_.cells;
             const auto start = Clock::now();
@@ -197,7 +205,12 @@ Result<std::vector<BenchResult>> Engine::Impl::bench(std::span<const BenchStage>
                                                      const Listener& listener,
                                                      const StopSignal* stop) {
     uint64_t all = 0;
-    for (const BenchStage& stage : stages) all += stage.cells();
+    for (const BenchStage& stage : stages) {
+        all += stage.cells();
+        if (stage.stops > 0 && stage.prompt_tokens == 0)
+            return fail(ErrorKind::invalid_argument, "there is nothing to stop", "0 tokens to read",
+                        "Read some with each Stop");
+    }
     if (!stages.empty() && stages.front().prompt_tokens == 0) ++all;
     if (all > core->plan.max_context) return tl::unexpected(too_long(all, core->plan.max_context));
     BenchRun run(*this, listener, stop);

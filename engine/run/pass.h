@@ -63,6 +63,10 @@ struct RunContext {
     void phase(Phase phase) const {
         if (phases) phases->enter(phase);
     }
+    // Where a decode step stands, in device memory.
+    gpu::DecodePlace* place() const {
+        return reinterpret_cast<gpu::DecodePlace*>(memory.workspace() + workspace.place);
+    }
     // Buffers for `rows` rows at `base`, laid out for at least as many.
     PassBuffers buffers(std::byte* base, const PassLayout& layout, uint32_t rows) const;
     // Of the last output_logits, on the host.
