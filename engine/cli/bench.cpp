@@ -73,7 +73,8 @@ Result<BenchReport> measure(Engine& engine, const BenchOptions& options) {
             tokens.insert(tokens.end(), run[n].tokens.begin(), run[n].tokens.end());
             stage.stops.insert(stage.stops.end(), run[n].stops.begin(), run[n].stops.end());
         }
-        std::sort(stage.stops.begin(), stage.stops.end());
+        std::sort(stage.stops.begin(), stage.stops.end(),
+                  [](const StopTime& a, const StopTime& b) { return a.seconds < b.seconds; });
         stage.last = runs.back()[n];
         stage.reading = speed_of(std::move(reading));
         stage.answering = speed_of(std::move(answering));

@@ -77,11 +77,17 @@ void print_answering(std::ostream& out, const StageReport& report) {
             << grouped(report.last.misses) << " that were missed\n";
 }
 
-void print_stops(std::ostream& out, const std::vector<double>& seconds) {
-    const Speed times = speed_of(seconds);
+void print_stops(std::ostream& out, const std::vector<StopTime>& stops) {
+    std::vector<double> seconds;
+    uint32_t depth = stops.front().depth;
+    for (const StopTime& stop : stops) {
+        seconds.push_back(stop.seconds);
+        depth = std::min(depth, stop.depth);
+    }
+    const Speed times = speed_of(std::move(seconds));
     out << "stopping      " << milliseconds(times.median) << " median, " << milliseconds(times.most)
-        << " at most (" << seconds.size() << (seconds.size() == 1 ? " Stop" : " Stops")
-        << " in the midst of reading on)\n";
+        << " at most (" << stops.size() << (stops.size() == 1 ? " Stop" : " Stops")
+        << " in the midst of reading on from " << grouped(depth) << ")\n";
 }
 
 void print_sweep(std::ostream& out, const BenchReport& report) {
@@ -158,7 +164,8 @@ ordered_json json_of(const StageReport& report) {
     json["loan_granules_moved"] = reading.loan_granules;
     json["experts_before"] = last.experts_before;
     json["experts_after"] = last.experts_after;
-    if (!report.stops.empty()) json["stop_seconds"] = report.stops;
+    for (const StopTime& stop : report.stops)
+        json["stops"].push_back({{"seconds", stop.seconds}, {"depth", stop.depth}});
     json["decode_tok_s"] = report.answering.median;
     json["decode_runs"] = json_of(report.answering);
     json["predicted_decode_tok_s"] = report.predicted_at_hits;

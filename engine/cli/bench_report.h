@@ -33,7 +33,7 @@ struct StageReport {
     BenchResult last;  // of the runs
     Speed reading, answering;
     TokenTimes tokens;          // of all runs
-    std::vector<double> stops;  // likewise: seconds, rising
+    std::vector<StopTime> stops;  // likewise, the quickest first
     double predicted_reading = 0;
     double predicted_answering = 0;  // as if every expert were picked as often
     double predicted_at_hits = 0;    // with the share of hits that was measured

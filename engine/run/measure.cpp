@@ -97,6 +97,8 @@ class Engine::Impl::BenchRun {
         result.experts_after = memory().experts().resident();
         if (done = answer_on(stage.decode_tokens, result); !done)
             return tl::unexpected(done.error());
+        // Who stops wants to go on from there.
+        conversation_.passing = stage.stops == 0;
         for (uint32_t i = 0; i < stage.stops; ++i) {
             if (done = go_on(); !done) return tl::unexpected(done.error());
             const double all = stage.prompt_tokens / result.prefill_tok_s;
@@ -140,6 +142,7 @@ class Engine::Impl::BenchRun {
     // Reads `count` tokens more, and stops after so many seconds. What was read until then stays.
     Result<void> stop_after(double seconds, uint32_t count, BenchResult& result) {
         add_tokens(count);
+        const uint32_t depth = conversation_.cells;
         StopSignal stop;
         Clock::time_point asked;
         std::thread someone([&] {
@@ -156,7 +159,7 @@ class Engine::Impl::BenchRun {
         tokens_.resize(conversation_.cells);
         if (done) return {};
         if (done.error().kind != ErrorKind::cancelled) return done;
-        result.stops.push_back(std::chrono::duration<double>(ended - asked).count());
+        result.stops.push_back({std::chrono::duration<double>(ended - asked).count(), depth});
         return {};
     }
 

@@ -17,6 +17,7 @@
 #include "granary/trace.h"
 #include "tests/gguf/gguf_builder.h"
 #include "tests/host_settings.h"
+#include "tests/unpacked.h"
 
 namespace granary::test {
 namespace {
@@ -163,21 +164,46 @@ TEST(Bench, TellsHowLongAStopTakes) {
     ASSERT_EQ(bench(options, out, err), kOk) << err.str();
     const auto json = nlohmann::json::parse(out.str());
     const auto& stage = json["stages"][0];
-    const auto& seconds = stage["stop_seconds"];
+    const auto& stops = stage["stops"];
     // One that comes late on a busy machine may find nothing left to stop.
-    ASSERT_GE(seconds.size(), 1u) << out.str();
-    for (size_t i = 0; i < seconds.size(); ++i) {
-        EXPECT_GE(seconds[i].get<double>(), i > 0 ? seconds[i - 1].get<double>() : 0);
-        EXPECT_LT(seconds[i].get<double>(), 1500 / stage["prefill_tok_s"].get<double>() + 1);
+    ASSERT_GE(stops.size(), 1u) << out.str();
+    for (size_t i = 0; i < stops.size(); ++i) {
+        const double seconds = stops[i]["seconds"];
+        EXPECT_GE(seconds, i > 0 ? stops[i - 1]["seconds"].get<double>() : 0);
+        EXPECT_LT(seconds, 1500 / stage["prefill_tok_s"].get<double>() + 1);
+        EXPECT_GE(stops[i]["depth"], 1500);
     }
     options.json = false;
     options.prompt_tokens = 600;
     std::ostringstream text;
     ASSERT_EQ(bench(options, text, err), kOk) << err.str();
-    EXPECT_NE(text.str().find("in the midst of reading on)"), std::string::npos) << text.str();
+    EXPECT_NE(text.str().find("in the midst of reading on from 600)"), std::string::npos) << text.str();
     options.prompt_tokens = 0;
     EXPECT_NE(bench(options, text, err), kOk);
     EXPECT_NE(err.str().find("nothing to stop"), std::string::npos) << err.str();
+}
+
+// What a delta net remembers is lost with what was being read, unless it was kept: each Stop is of
+// reading on, not of reading from the beginning.
+TEST(Bench, EachStopIsAtTheDepth) {
+    TempDir folder;
+    BenchOptions options;
+    options.model = folder.file("model.gguf");
+    write_file(options.model,
+               unpacked_planes(GRANARY_TEST_DATA "/micro/micro-qwen35moe.gguf.planes.gz"));
+    options.depth = 3000;
+    options.prompt_tokens = 1500;
+    options.decode_tokens = 0;
+    options.stops = 8;
+    options.repeat = 1;
+    options.json = true;
+    options.settings.device = "host";
+    std::ostringstream out, err;
+    ASSERT_EQ(bench(options, out, err), kOk) << err.str();
+    const auto json = nlohmann::json::parse(out.str());
+    const auto& stops = json["stages"][0]["stops"];
+    ASSERT_GE(stops.size(), 2u) << out.str();
+    for (const auto& stop : stops) EXPECT_GE(stop["depth"], 4500);
 }
 
 TEST(Bench, RecordsWhatTheMapShows) {

@@ -152,6 +152,10 @@ struct BenchStage {
     // Cells that the stage may take.
     uint64_t cells() const { return (uint64_t{stops} + 1) * prompt_tokens + decode_tokens; }
 };
+struct StopTime {
+    double seconds = 0;  // from the Stop to its end
+    uint32_t depth = 0;  // cells before what was being read
+};
 struct BenchResult {
     uint32_t depth = 0;  // cells before the stage
     double prefill_tok_s = 0, decode_tok_s = 0;
@@ -161,7 +165,7 @@ struct BenchResult {
     uint64_t hits = 0, misses = 0;                   // of experts, while answering
     uint64_t left_to_cpu = 0;                        // of the misses
     std::vector<TokenTime> tokens;
-    std::vector<double> stops;  // seconds from a Stop to its end; none where reading was quicker
+    std::vector<StopTime> stops;  // none where reading was quicker
 };
 // What the device does at most, measured now.
 struct Limits {
