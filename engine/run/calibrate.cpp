@@ -162,14 +162,13 @@ class Calibration {
                 std::byte* const to =
                     loan_.base + loan_.layout.ring +
                     next_ / wave % loan_.layout.ring_waves * wave * loan_.layout.ring_stride;
-                const auto copy = [&](uint64_t offset, const std::byte* from, uint64_t size) {
-                    device_.copy(gpu::StreamId::copy, to + offset, from, size);
-                    bytes += size;
-                };
                 if (!moe.home_readable) home = brought(layer, first, wave);
-                copy(0, home.gate, wave * moe.gate_bytes);
-                copy(wave * moe.up_offset, home.up, wave * moe.up_bytes);
-                copy(wave * moe.down_offset, home.down, wave * moe.down_bytes);
+                const std::array<gpu::Copy, 3> copies{
+                    {{to, home.gate, wave * moe.gate_bytes},
+                     {to + wave * moe.up_offset, home.up, wave * moe.up_bytes},
+                     {to + wave * moe.down_offset, home.down, wave * moe.down_bytes}}};
+                device_.copy_all(gpu::StreamId::copy, copies);
+                for (const gpu::Copy& copy : copies) bytes += copy.bytes;
                 if (!moe.home_readable)
                     taken_[brought_ % taken_.size()] = device_.record(gpu::StreamId::copy);
             }

@@ -187,6 +187,7 @@ class ExpertPass {
     template <class From>
     void copy_wave(gpu::StreamId stream, size_t wave, const From& from) {
         const size_t count = experts_of(waves_[wave]).size();
+        copies_.clear();
         for (const Part& part : parts_of(wave)) {
             for (size_t i = 0, n = 1; i < count; i += n) {
                 const std::byte* const first = from(part, i);
@@ -195,10 +196,11 @@ class ExpertPass {
                 while (i + n < count && part.stride == part.bytes &&
                        from(part, i + n) == first + n * part.bytes)
                     ++n;
-                run_.device.copy(stream, part.begin + i * part.stride, first, n * part.bytes);
+                copies_.push_back({part.begin + i * part.stride, first, n * part.bytes});
                 bytes_streamed_ += n * part.bytes;
             }
         }
+        run_.device.copy_all(stream, copies_);
     }
 
     bool brings(uint32_t layer) const { return run_.cpu && run_.cpu->brings(layer); }
@@ -250,6 +252,7 @@ class ExpertPass {
     gpu::ExpertEntry* const entries_;  // device table of the layer at hand
     std::vector<gpu::ExpertEntry> table_;
     std::vector<gpu::Event> filled_, drained_;  // by place in the ring
+    std::vector<gpu::Copy> copies_;             // of a wave
     // Of layers whose experts the processor brings.
     std::array<gpu::Event, CpuWorker::kRingWaves> taken_{};
     size_t brought_ = 0;  // waves

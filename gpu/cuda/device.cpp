@@ -239,19 +239,32 @@ void GpuMemory::queued(Call&& call) {
         call();
 }
 
-void GpuMemory::copy(StreamId stream, void* to, const void* from, size_t bytes) {
-    // The driver refuses to copy across the end of what is locked.
-    const auto* const source = static_cast<const std::byte*>(from);
-    size_t first = bytes;
+// The driver refuses to copy across the end of what is locked. The second may have nothing.
+std::array<Copy, 2> GpuMemory::pieces_of(const Copy& copy) const {
+    const auto* const source = static_cast<const std::byte*>(copy.from);
+    size_t first = copy.bytes;
     for (const std::span<std::byte> memory : locked_) {
         const std::byte* const end = memory.data() + memory.size();
-        if (source >= memory.data() && source < end && source + bytes > end)
+        if (source >= memory.data() && source < end && source + copy.bytes > end)
             first = static_cast<size_t>(end - source);
     }
+    return {{{copy.to, copy.from, first},
+             {static_cast<std::byte*>(copy.to) + first, source + first, copy.bytes - first}}};
+}
+
+void GpuMemory::copy(StreamId stream, void* to, const void* from, size_t bytes) {
     queued([&] {
-        streams_->copy(stream, to, from, first);
-        streams_->copy(stream, static_cast<std::byte*>(to) + first, source + first, bytes - first);
+        for (const Copy& piece : pieces_of({to, from, bytes}))
+            streams_->copy(stream, piece.to, piece.from, piece.bytes);
     });
+}
+
+void GpuMemory::copy_all(StreamId stream, std::span<const Copy> copies) {
+    pieces_.clear();
+    for (const Copy& copy : copies)
+        for (const Copy& piece : pieces_of(copy))
+            if (piece.bytes > 0) pieces_.push_back(piece);
+    queued([&] { streams_->copy_all(stream, pieces_); });
 }
 
 void GpuMemory::fill(StreamId stream, void* to, int byte, size_t bytes) {

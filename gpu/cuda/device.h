@@ -2,8 +2,10 @@
 // A GPU as a device, but for its kernels.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "gpu/cuda/context.h"
@@ -49,6 +51,7 @@ class GpuMemory : public virtual DeviceMemory {
     bool wants_locked_memory() const override { return true; }
 
     void copy(StreamId stream, void* to, const void* from, size_t bytes) override;
+    void copy_all(StreamId stream, std::span<const Copy> copies) override;
     void fill(StreamId stream, void* to, int byte, size_t bytes) override;
     gpu::Event record(StreamId stream) override;
     void wait(StreamId stream, gpu::Event event) override;
@@ -87,12 +90,14 @@ class GpuMemory : public virtual DeviceMemory {
     template <class Call>
     void queued(Call&& call);
     void refresh_free_bytes();
+    std::array<Copy, 2> pieces_of(const Copy& copy) const;
 
     // In this order, so that each goes before what it uses.
     std::shared_ptr<SharedContext> context_;
     std::unique_ptr<Memory> memory_;
     std::unique_ptr<Streams> streams_;
     std::vector<std::span<std::byte>> locked_;  // by lock_pages
+    std::vector<Copy> pieces_;                  // of copies that are given at once
     std::vector<GraphExec> recordings_;         // by RecordingId
     DeviceInfo info_;
     DeviceFacts facts_;

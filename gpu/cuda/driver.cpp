@@ -37,7 +37,7 @@ Result<void> Driver::look_up(const std::vector<std::string>& libraries) {
         return fail(ErrorKind::unsupported, std::string(maker(api_)) + " is not installed", cause);
     for (const Name& entry : names_) {
         *entry.function = dlsym(library_, entry.name);
-        if (!*entry.function)
+        if (!*entry.function && entry.needed)
             return fail(ErrorKind::unsupported, std::string(maker(api_)) + " is too old",
                         std::string("it has no function ") + entry.name, "Update the driver");
     }
@@ -93,6 +93,13 @@ Status Driver::copy_async(void* to, const void* from, size_t bytes, Stream strea
     if (api_ == Api::hip) return copy_hip_(to, from, bytes, kFromAddresses, stream);
     return copy_cuda_(reinterpret_cast<Address>(to), reinterpret_cast<Address>(from), bytes,
                       stream);
+}
+
+Status Driver::copy_all_async(const Address* to, const Address* from, const size_t* bytes,
+                              size_t count, Stream stream) const {
+    const CopyAttributes attributes;
+    constexpr size_t kAllFrom = 0;  // of the copies, the first that they are for
+    return copy_batch_(to, from, bytes, count, &attributes, &kAllFrom, 1, stream);
 }
 
 Status Driver::allow_shared_memory(Function function, size_t bytes) const {

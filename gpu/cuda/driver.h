@@ -54,6 +54,14 @@ struct Access {
 };
 static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
 
+// Of copies that are given at once: each source is read in the stream's order.
+struct CopyAttributes {
+    int order = 1;
+    Location from{0, 0}, to{0, 0};  // what they are follows from the addresses
+    unsigned flags = 0;
+};
+static_assert(sizeof(CopyAttributes) == 24);
+
 // A launch with attributes, of which one is used here: number 6 lets a kernel begin before the one
 // queued ahead of it has ended.
 struct LaunchAttribute {
@@ -87,6 +95,7 @@ class Driver {
     struct Name {
         const char* name;
         void** function;
+        bool needed;
     };
 
   public:
@@ -94,9 +103,10 @@ class Driver {
     template <class... Args>
     class Entry {
       public:
-        Entry(Driver& driver, const char* cuda, const char* hip)
+        Entry(Driver& driver, const char* cuda, const char* hip, bool needed = true)
             : interceptor_(&driver.interceptor), name_(driver.api_ == Api::cuda ? cuda : hip) {
-            if (name_) driver.names_.push_back({name_, reinterpret_cast<void**>(&function_)});
+            if (name_)
+                driver.names_.push_back({name_, reinterpret_cast<void**>(&function_), needed});
         }
         Entry(const Entry&) = delete;
         Entry& operator=(const Entry&) = delete;
@@ -107,6 +117,7 @@ class Driver {
             return function_(args...);
         }
         std::string_view name() const { return name_; }
+        bool is_there() const { return function_ != nullptr; }
 
       private:
         const Interceptor* interceptor_;
@@ -134,6 +145,10 @@ class Driver {
 
     // Copies between any two of host and device; which is which follows from the addresses.
     Status copy_async(void* to, const void* from, size_t bytes, Stream stream) const;
+    // Many at once. Drivers before CUDA 13.0, and HIP, do not take them.
+    bool copies_at_once() const { return copy_batch_.is_there(); }
+    Status copy_all_async(const Address* to, const Address* from, const size_t* bytes, size_t count,
+                          Stream stream) const;
     // Lets launches of `function` ask for this much shared memory, where that needs to be allowed.
     Status allow_shared_memory(Function function, size_t bytes) const;
 
@@ -240,6 +255,9 @@ class Driver {
     // HIP wants to be told what a copy goes between, and needs no leave for shared memory.
     Entry<Address, Address, size_t, Stream> copy_cuda_{*this, "cuMemcpyAsync", nullptr};
     Entry<void*, const void*, size_t, int, Stream> copy_hip_{*this, nullptr, "hipMemcpyAsync"};
+    Entry<const Address*, const Address*, const size_t*, size_t, const CopyAttributes*,
+          const size_t*, size_t, Stream>
+        copy_batch_{*this, "cuMemcpyBatchAsync_v2", nullptr, false};
     Entry<Function, int, int> function_set_attribute_{*this, "cuFuncSetAttribute", nullptr};
 };
 

@@ -42,6 +42,29 @@ void Streams::copy(StreamId stream, void* to, const void* from, size_t bytes) {
     note(driver_.copy_async(to, from, bytes, queue(stream).stream), "an asynchronous copy", bytes);
 }
 
+// Bytes: 0.9 MB each, as experts have them, come at 46.6 GB/s one after the other, at 55.2 like
+// this; a long copy at 55.5 (H200).
+void Streams::copy_all(StreamId stream, std::span<const Copy> copies) {
+    if (!driver_.copies_at_once() || copies.size() < 2) {
+        for (const Copy& each : copies) copy(stream, each.to, each.from, each.bytes);
+        return;
+    }
+    if (failed()) return;
+    to_.clear(), from_.clear(), bytes_.clear();
+    size_t all = 0;
+    for (const Copy& each : copies) {
+        if (each.bytes == 0) continue;
+        to_.push_back(reinterpret_cast<Address>(each.to));
+        from_.push_back(reinterpret_cast<Address>(each.from));
+        bytes_.push_back(each.bytes);
+        all += each.bytes;
+    }
+    if (all == 0) return;
+    note(driver_.copy_all_async(to_.data(), from_.data(), bytes_.data(), to_.size(),
+                                queue(stream).stream),
+         "asynchronous copies", all);
+}
+
 void Streams::fill(StreamId stream, void* to, int byte, size_t bytes) {
     if (bytes == 0 || failed()) return;
     note(driver_.fill_async(reinterpret_cast<Address>(to), static_cast<unsigned char>(byte), bytes,

@@ -200,6 +200,46 @@ TEST_F(CudaDevice, TellsOfFailedCopiesAtTheNextSynchronize) {
     EXPECT_TRUE(device->synchronize(StreamId::copy));  // told once
 }
 
+// In whatever order the driver does them; what lies across the end of what is locked in two pieces.
+TEST_F(CudaDevice, CopiesThatAreGivenAtOnceArrive) {
+    constexpr size_t kPage = 4096;
+    const std::unique_ptr<std::byte[], void (*)(std::byte*)> host(
+        static_cast<std::byte*>(std::aligned_alloc(kPage, 2 * kPage)),
+        [](std::byte* memory) { std::free(memory); });
+    const auto device = open();
+    for (size_t i = 0; i < 2 * kPage; ++i) host[i] = static_cast<std::byte>(i % 251);
+    ASSERT_TRUE(device->lock_pages({host.get(), kPage}));
+    ASSERT_TRUE(device->lock_pages({host.get() + kPage, kPage}));
+    ASSERT_TRUE(device->create_granules(1));
+    const RangeId range = device->reserve(1).value();
+    ASSERT_TRUE(device->map(range, 0, std::vector<GranuleId>{0}));
+    std::byte* const at = device->base(range);
+    device->fill(StreamId::copy, at, 0xee, 64);
+    const std::vector<Copy> copies{{at, host.get() + kPage - 8, 16},
+                                   {at + 16, host.get() + 3, 0},
+                                   {at + 16, host.get() + kPage + 100, 32},
+                                   {at + 50, host.get(), 1}};
+    device->copy_all(StreamId::copy, copies);
+    device->copy_all(StreamId::copy, {});
+    device->copy_all(StreamId::copy, std::vector<Copy>{{at + 51, host.get() + 9, 1}});
+    std::array<std::byte, 64> all{}, expected{};
+    device->copy(StreamId::copy, all.data(), at, all.size());
+    ASSERT_TRUE(device->synchronize(StreamId::copy));
+    expected.fill(std::byte{0xee});
+    for (const Copy& copy : copies)
+        std::memcpy(expected.data() + (static_cast<std::byte*>(copy.to) - at), copy.from,
+                    copy.bytes);
+    expected[51] = host[9];
+    EXPECT_EQ(all, expected);
+
+    refuse({"cuMemcpyBatchAsync_v2"});
+    device->copy_all(StreamId::copy, copies);
+    refuse_nothing();
+    const auto told = device->synchronize(StreamId::copy);
+    ASSERT_FALSE(told);
+    EXPECT_NE(told.error().message().find("49 bytes"), std::string::npos) << told.error().message();
+}
+
 // What follows might read what never came: an address, or which token is at hand.
 TEST_F(CudaDevice, QueuesNothingAfterAFailureUntilItIsTold) {
     const auto device = open();

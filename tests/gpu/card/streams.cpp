@@ -178,6 +178,21 @@ Status cuMemcpyAsync(Address to, Address from, size_t bytes, Stream) {
     });
 }
 
+// Of locked memory, which the product promises; the last first, since nothing is said of the order.
+Status cuMemcpyBatchAsync_v2(const Address* to, const Address* from, const size_t* bytes,
+                             size_t count, const CopyAttributes* attributes, const size_t* first,
+                             size_t attribute_count, Stream stream) {
+    if (machine.lost) return machine.lost;
+    if (count == 0 || attribute_count != 1 || *first != 0 || attributes->order != 1)
+        return kInvalid;
+    for (size_t i = count; i-- > 0;) {
+        if (bytes[i] == 0 || !is_pinned(reinterpret_cast<const void*>(from[i]))) return kInvalid;
+        if (const Status status = cuMemcpyAsync(to[i], from[i], bytes[i], stream); status != 0)
+            return status;
+    }
+    return 0;
+}
+
 Status cuStreamBeginCapture_v2(Stream, int) {
     if (machine.lost || machine.capturing) return machine.lost ? machine.lost.load() : kInvalid;
     machine.capturing = new_graph({});
