@@ -79,15 +79,18 @@ void print_answering(std::ostream& out, const StageReport& report) {
 
 void print_stops(std::ostream& out, const std::vector<StopTime>& stops) {
     std::vector<double> seconds;
-    uint32_t depth = stops.front().depth;
+    uint32_t from = stops.front().depth, to = from;
     for (const StopTime& stop : stops) {
         seconds.push_back(stop.seconds);
-        depth = std::min(depth, stop.depth);
+        from = std::min(from, stop.depth);
+        to = std::max(to, stop.depth);
     }
     const Speed times = speed_of(std::move(seconds));
     out << "stopping      " << milliseconds(times.median) << " median, " << milliseconds(times.most)
         << " at most (" << stops.size() << (stops.size() == 1 ? " Stop" : " Stops")
-        << " in the midst of reading on from " << grouped(depth) << ")\n";
+        << " in the midst of reading on from " << grouped(from);
+    if (to > from) out << " to " << grouped(to);
+    out << ")\n";
 }
 
 void print_sweep(std::ostream& out, const BenchReport& report) {

@@ -98,7 +98,7 @@ class Engine::Impl::BenchRun {
         if (done = answer_on(stage.decode_tokens, result); !done)
             return tl::unexpected(done.error());
         // Who stops wants to go on from there.
-        conversation_.passing = stage.stops == 0;
+        conversation_.passing = false;
         for (uint32_t i = 0; i < stage.stops; ++i) {
             if (done = go_on(); !done) return tl::unexpected(done.error());
             const double all = stage.prompt_tokens / result.prefill_tok_s;
@@ -106,6 +106,7 @@ class Engine::Impl::BenchRun {
                 !done)
                 return tl::unexpected(done.error());
         }
+        conversation_.passing = true;
         return result;
     }
 
@@ -143,6 +144,9 @@ class Engine::Impl::BenchRun {
     Result<void> stop_after(double seconds, uint32_t count, BenchResult& result) {
         add_tokens(count);
         const uint32_t depth = conversation_.cells;
+        // Nobody goes further back than to here.
+        std::erase_if(conversation_.checkpoints,
+                      [&](const Checkpoint& checkpoint) { return checkpoint.cells != depth; });
         StopSignal stop;
         Clock::time_point asked;
         std::thread someone([&] {

@@ -177,7 +177,8 @@ TEST(Bench, TellsHowLongAStopTakes) {
     options.prompt_tokens = 600;
     std::ostringstream text;
     ASSERT_EQ(bench(options, text, err), kOk) << err.str();
-    EXPECT_NE(text.str().find("in the midst of reading on from 600)"), std::string::npos) << text.str();
+    EXPECT_NE(text.str().find("in the midst of reading on from 600"), std::string::npos)
+        << text.str();
     options.prompt_tokens = 0;
     EXPECT_NE(bench(options, text, err), kOk);
     EXPECT_NE(err.str().find("nothing to stop"), std::string::npos) << err.str();
