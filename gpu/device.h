@@ -119,8 +119,8 @@ class DeviceMemory {
     // Host memory that is not page-locked is read before the call returns on the compute stream; on
     // the copy stream, as page-locked memory on both, it must stay as it is until the copy is done.
     virtual void copy(StreamId stream, void* to, const void* from, size_t bytes) = 0;
-    // Many of them from locked memory, in any order among themselves: small ones come as fast as
-    // one long copy where the device can be given them at once.
+    // Many of them from locked memory, in any order among themselves, to places that do not
+    // overlap: small ones come as fast as one long copy where the device can be given them at once.
     virtual void copy_all(StreamId stream, std::span<const Copy> copies) {
         for (const Copy& each : copies) copy(stream, each.to, each.from, each.bytes);
     }

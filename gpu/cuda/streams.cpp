@@ -53,13 +53,11 @@ void Streams::copy_all(StreamId stream, std::span<const Copy> copies) {
     to_.clear(), from_.clear(), bytes_.clear();
     size_t all = 0;
     for (const Copy& each : copies) {
-        if (each.bytes == 0) continue;
         to_.push_back(reinterpret_cast<Address>(each.to));
         from_.push_back(reinterpret_cast<Address>(each.from));
         bytes_.push_back(each.bytes);
         all += each.bytes;
     }
-    if (all == 0) return;
     note(driver_.copy_all_async(to_.data(), from_.data(), bytes_.data(), to_.size(),
                                 queue(stream).stream),
          "asynchronous copies", all);

@@ -28,7 +28,7 @@ class Streams {
     // As in Device. What a call without a result could not do is the next synchronize's error, and
     // until then nothing more is copied or filled: it might follow an address that never came.
     void copy(StreamId stream, void* to, const void* from, size_t bytes);
-    void copy_all(StreamId stream, std::span<const Copy> copies);
+    void copy_all(StreamId stream, std::span<const Copy> copies);  // none of 0 bytes
     void fill(StreamId stream, void* to, int byte, size_t bytes);
     gpu::Event record(StreamId stream);
     void wait(StreamId stream, gpu::Event event);
@@ -59,8 +59,8 @@ class Streams {
     Queue& queue(StreamId id) { return queues_[static_cast<size_t>(id)]; }
 
     const Driver& driver_;
-    std::array<Queue, 2> queues_;  // by StreamId
-    std::vector<Event> marks_;     // from the first mark on
+    std::array<Queue, 2> queues_;     // by StreamId
+    std::vector<Event> marks_;        // from the first mark on
     std::vector<Address> to_, from_;  // of copies that are given at once
     std::vector<size_t> bytes_;
     std::optional<Error> failed_;  // the first since the last synchronize
