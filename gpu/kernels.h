@@ -95,6 +95,29 @@ struct RouterShape {
     float scale = 1;
 };
 
+// What a decode step's attention looks for and what it adds to its cells, as matrices leave it.
+struct AttentionInputs {
+    const float *q_norm, *k_norm;  // [head_dim]; null: none
+    float* q;                      // [n, heads, head_dim], or room; undefined afterwards
+    const float* pairs;            // [n, heads, 2, head_dim] queries and gates; null: q has them
+    const float *k, *v;            // [n, kv_heads, head_dim]
+};
+
+// The experts of a layer of a decode step: how rows are routed, and what becomes of them.
+struct DecodeExperts {
+    RouterShape routing;
+    Weight router;
+    Routes routes;
+    ExpertCacheView cache;
+    const DecodePlace* place = nullptr;
+    CpuShare share;
+    ExpertShape shape;
+    std::span<const int32_t> list;         // all of them
+    const SharedExpert* shared = nullptr;  // may be null; of one row
+    Activations hidden;
+    void* out = nullptr;
+};
+
 class Kernels {
   public:
     virtual ~Kernels() = default;
@@ -182,6 +205,20 @@ class Kernels {
                                            const Activations& out) {
         attention_decode(shape, q, kv, out);
         gate_heads(shape, pairs, out);
+    }
+
+    // rope_store at kv.place, which is given, and attention_decode of that; with pairs
+    // rope_store_of_pairs and attention_decode_and_gate.
+    virtual void rope_store_and_attend(const AttentionShape& shape, const AttentionInputs& in,
+                                       const KvView& kv, const Activations& out) {
+        if (in.pairs) {
+            rope_store_of_pairs(shape, in.q_norm, in.k_norm, 0, out.rows, in.pairs, in.q, in.k,
+                                in.v, kv);
+            attention_decode_and_gate(shape, in.q, kv, in.pairs, out);
+        } else {
+            rope_store(shape, in.q_norm, in.k_norm, 0, out.rows, in.q, in.k, in.v, kv);
+            attention_decode(shape, in.q, kv, out);
+        }
     }
 
     // out[i, c] = silu(sum over t of kernel[c, t] x[i - taps + 1 + t, c]); rows before the first
@@ -321,6 +358,18 @@ class Kernels {
                                       const CpuShare& share) {
         rms_norm(x, weight, eps, norm);
         route_and_fetch(shape, router, norm.values, routes, cache, place, share);
+    }
+    // norm_route_and_fetch, then expert_ffn, or expert_ffn_and_shared where there is one.
+    virtual void norm_and_experts(const float* x, const float* weight, float eps,
+                                  const Activations& norm, const DecodeExperts& job) {
+        norm_route_and_fetch(x, weight, eps, norm, job.routing, job.router, job.routes, job.cache,
+                             job.place, job.share);
+        if (job.shared)
+            expert_ffn_and_shared(job.shape, job.cache.entries, job.list, job.routes, *job.shared,
+                                  norm, job.hidden, job.out);
+        else
+            expert_ffn(job.shape, job.cache.entries, job.list, job.routes, norm, job.hidden,
+                       job.out);
     }
     // combine, then x += what the processor has put out, then rms_norm of x. Answers where x is
     // afterwards: there, or in `other`, as large.

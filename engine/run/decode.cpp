@@ -2,6 +2,7 @@
 // The decode loop: one to eight generated tokens pass through all layers in the workspace. What
 // changes from token to token lies in device memory, so that a device that records work can replay
 // a step instead of being given it kernel by kernel.
+#include <optional>
 #include <utility>
 
 #include "engine/run/pass.h"
@@ -28,23 +29,22 @@ void queue_step(const RunContext& run, uint32_t rows, bool complete) {
 
         mix(run, n, at, {place});
 
-        kernels.norm_route_and_fetch(at.x, moe.norm, model.norm_eps, at.norm, moe.routing,
-                                     moe.router, at.routes, cache, place, share);
+        std::optional<gpu::SharedExpert> shared;
         uint32_t used = moe.shape.used;
         if (moe.shared && rows == 1) {
             // One more rank, in the room of the rows that there are not.
             static_assert(kDecodeRows > 1);
-            kernels.expert_ffn_and_shared(moe.shape, cache.entries, all_experts, at.routes,
-                                          shared_expert(run, n), at.norm, at.hidden, at.expert_out);
+            shared = shared_expert(run, n);
             ++used;
-        } else {
-            kernels.expert_ffn(moe.shape, cache.entries, all_experts, at.routes, at.norm, at.hidden,
-                               at.expert_out);
-            if (moe.shared) {
-                kernels.combine(at.routes, used, moe.shape.hidden, at.expert_out, at.x);
-                run_shared_expert(run, n, at);
-                used = 1;
-            }
+        }
+        kernels.norm_and_experts(
+            at.x, moe.norm, model.norm_eps, at.norm,
+            {moe.routing, moe.router, at.routes, cache, place, share, moe.shape, all_experts,
+             shared ? &*shared : nullptr, at.hidden, at.expert_out});
+        if (moe.shared && !shared) {
+            kernels.combine(at.routes, used, moe.shape.hidden, at.expert_out, at.x);
+            run_shared_expert(run, n, at);
+            used = 1;
         }
         // The norm of what follows: the next layer, or the output.
         float* const x = kernels.combine_and_norm(at.routes, used, moe.shape.hidden, at.expert_out,

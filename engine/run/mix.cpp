@@ -18,17 +18,17 @@ void attend(const RunContext& run, const AttentionWeights& weights, const gpu::K
                               gpu::Matmul{weights.k, at.k}, gpu::Matmul{weights.v, at.v}},
                    at.norm);
     run.phase(Phase::attention);
-    if (gated)
-        kernels.rope_store_of_pairs(shape, weights.q_norm, weights.k_norm, place.first_cell, rows,
-                                    at.pairs, at.q, at.k, at.v, kv);
-    else
-        kernels.rope_store(shape, weights.q_norm, weights.k_norm, place.first_cell, rows, at.q,
-                           at.k, at.v, kv);
-    if (place.decode && gated) {
-        kernels.attention_decode_and_gate(shape, at.q, kv, at.pairs, at.attention);
-    } else if (place.decode) {
-        kernels.attention_decode(shape, at.q, kv, at.attention);
+    if (place.decode) {
+        kernels.rope_store_and_attend(
+            shape, {weights.q_norm, weights.k_norm, at.q, gated ? at.pairs : nullptr, at.k, at.v},
+            kv, at.attention);
     } else {
+        if (gated)
+            kernels.rope_store_of_pairs(shape, weights.q_norm, weights.k_norm, place.first_cell,
+                                        rows, at.pairs, at.q, at.k, at.v, kv);
+        else
+            kernels.rope_store(shape, weights.q_norm, weights.k_norm, place.first_cell, rows, at.q,
+                               at.k, at.v, kv);
         kernels.attention_prompt(shape, at.q, place.first_cell, kv, at.attention);
         if (gated) kernels.gate_heads(shape, at.pairs, at.attention);
     }

@@ -16,6 +16,8 @@ namespace granary::gpu::cuda {
 namespace {
 
 constexpr uint32_t kHeadSizes[] = {64, 128, 256};
+static_assert(sizeof(AttentionDecode) + sizeof(RopeTurns) <= 4096);  // arguments of a launch
+
 constexpr const char* kFormats[] = {"f16", "int8", "k8v4", "q4"};
 
 // Index of a head size with kernels of its own, or -1.
@@ -133,6 +135,28 @@ void CudaKernels::attention_decode_and_gate(const AttentionShape& shape, const f
     attention_decode_of(shape, q, kv, pairs, out);
 }
 
+void CudaKernels::rope_store_and_attend(const AttentionShape& shape, const AttentionInputs& in,
+                                        const KvView& kv, const Activations& out) {
+    if (out.rows > 1 || !turns_itself(shape, kv, out) || !aligned_16(in.pairs))
+        return Kernels::rope_store_and_attend(shape, in, kv, out);
+    const DecodeTurns turns{in.pairs ? in.pairs : in.q,
+                            in.k,
+                            in.v,
+                            in.q_norm,
+                            in.k_norm,
+                            in.pairs ? 2 * shape.head_dim : shape.head_dim,
+                            shape.rope->pairs(),
+                            shape.norm_eps};
+    attention_decode_of(shape, in.q, kv, in.pairs, out, turns);
+}
+
+bool CudaKernels::turns_itself(const AttentionShape& shape, const KvView& kv,
+                               const Activations& out) const {
+    const uint32_t pairs = shape.rope ? shape.rope->pairs() : 0;
+    return has_fast_decode(shape, kv, out) && shape.heads / shape.kv_heads <= 8 &&
+           (pairs == 32 || pairs == shape.head_dim / 2);
+}
+
 bool CudaKernels::has_fast_decode(const AttentionShape& shape, const KvView& kv,
                                   const Activations& out) const {
     return attention_.fast_decode && out.codes && head_index(shape.head_dim) >= 0 &&
@@ -142,7 +166,8 @@ bool CudaKernels::has_fast_decode(const AttentionShape& shape, const KvView& kv,
 // Work: 4 heads head_dim operations a token and cell. Bytes: K and V once for each 16 rows of a
 // K/V head; partial results of a row twice, head_dim + 2 values for each block.
 void CudaKernels::attention_decode_of(const AttentionShape& shape, const float* q, const KvView& kv,
-                                      const float* pairs, const Activations& out) {
+                                      const float* pairs, const Activations& out,
+                                      const DecodeTurns& turns) {
     const AttentionKernels& at = attention_;
     const uint32_t group = shape.heads / shape.kv_heads, dim = shape.head_dim;
     const uint32_t together = decode_tokens(shape);
@@ -166,6 +191,7 @@ void CudaKernels::attention_decode_of(const AttentionShape& shape, const float* 
         job.kv_heads = shape.kv_heads;
         job.dim = dim;
         job.scale = score_scale(shape);
+        job.turns = turns;
         const uint32_t rows = job.n * group;
         if (fast) {
             const uint32_t tiles = rows > 8 ? 2 : 1;
@@ -175,9 +201,13 @@ void CudaKernels::attention_decode_of(const AttentionShape& shape, const float* 
             job.finished = counters_ + kAttentionCounters;
             const uint32_t blocks = decode_blocks(shape, at.processors);
             scratch_.require(blocks * job.partial_floats * sizeof(float));
-            queue_early(at.decode[format][head][tiles - 1], {blocks, across, 1},
-                        {kDecodeThreads, 1, 1}, decode_shared_bytes(dim, tiles, is_scaled(format)),
-                        job);
+            const Function function = at.decode[format][head][tiles - 1];
+            const uint32_t shared = decode_shared_bytes(dim, tiles, is_scaled(format));
+            if (tiles == 1)
+                queue_early(function, {blocks, across, 1}, {kDecodeThreads, 1, 1}, shared, job,
+                            turns.q ? rope_turns(shape) : RopeTurns{});
+            else
+                queue_early(function, {blocks, across, 1}, {kDecodeThreads, 1, 1}, shared, job);
         } else {
             const uint32_t across = job.n * shape.heads;
             queue(at.decode_plain, {std::max(1u, 8 * at.processors / across), across, 1},

@@ -9,6 +9,9 @@
 // count, a cut has 512 cells, 64 a warp, but where 16 fill a piece of the ring. Which cells are
 // whose follows from their numbers and the grid alone.
 //
+// Of one token, where CudaKernels::turns_itself, it also does what rope_store does, which saves a
+// launch: each warp turns one query row, and the one that reads the new cell stores it before.
+//
 // Bytes: K and V once for each 8 or 16 query rows. Work: 4 heads dim operations a cell; f16 8
 // operations a byte at a group of 8, 4-bit codes 28, with about three instructions for each two
 // codes to widen them.
@@ -16,6 +19,7 @@
 
 #include "gpu/cuda/attention_partials.cuh"
 #include "gpu/cuda/early.cuh"
+#include "gpu/cuda/rope_head.cuh"
 
 namespace granary::gpu::cuda {
 namespace {
@@ -40,6 +44,7 @@ struct Decoder {
     static_assert(sizeof(Shared) == decode_shared_bytes(kDim, kRowTiles, Ring::kScaled));
 
     const AttentionDecode& job;
+    const RopeTurns* const table;  // null where there are two tiles of rows
     Shared& shared;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const uint32_t group = job.heads / job.kv_heads;
@@ -66,7 +71,11 @@ struct Decoder {
             return cut * (kWarps * kNear);
         }
         const uint32_t cut = (turn - kNearTurns) * gridDim.x + blockIdx.x;
-        return kNearTurns * gridDim.x * (kWarps * kNear) + cut * (kWarps * kFar);
+        return near_end() + cut * (kWarps * kFar);
+    }
+    // Where the long cuts begin.
+    __device__ static uint32_t near_end() {
+        return kNearTurns == kNone ? kNone : kNearTurns * gridDim.x * (kWarps * kNear);
     }
     __device__ Cells cells_of(uint32_t turn) const {
         const uint32_t begin = begin_of(turn), step = turn < kNearTurns ? kNear : kFar;
@@ -76,6 +85,15 @@ struct Decoder {
     __device__ uint32_t busy_blocks() const {
         constexpr uint32_t kCells = kWarps * kNear;
         return min((end + kCells - 1) / kCells, gridDim.x);
+    }
+
+    // Whether one of this warp's steps has the cell.
+    __device__ bool has(uint32_t cell) const {
+        const auto in = [&](uint32_t at, uint32_t step) {
+            return at / (kWarps * step) % gridDim.x == blockIdx.x &&
+                   at % (kWarps * step) / step == warp;
+        };
+        return cell < near_end() ? in(cell, kNear) : in(cell - near_end(), kFar);
     }
 
     // ---- a step of a warp
@@ -139,6 +157,64 @@ struct Decoder {
         __syncthreads();
     }
 
+    // ---- what rope_store does, of one token
+
+    static constexpr uint32_t kEach = kDim / 32;  // values of a lane
+    // Cosine and sine of pairs lane, lane + 32, ...
+    using Angles = float2[kEach / 2];
+
+    __device__ void find_angles(Angles& angles) const {
+        // Lanes read other words each, which constants would be for one after the other.
+        const double* turns = table->turns;
+#if GRANARY_CUDA_ARCH >= 900
+        asm volatile("" : "+l"(turns));
+#endif
+#pragma unroll
+        for (uint32_t j = 0; j < kEach / 2; ++j)
+            if (32 * j < job.turns.pairs)
+                angles[j] = angle_of(turns[lane + 32 * j], stored, table->magnitude);
+    }
+    __device__ void load_head(const float* from, float (&v)[kEach]) const {
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j) v[j] = from[lane + 32 * j];
+    }
+    // Both parts of the new cell, by the warp that reads it afterwards.
+    __device__ void store_cell(const Angles& angles) const {
+        const DecodeTurns& of = job.turns;
+        std::byte* const base = const_cast<std::byte*>(ring.base);
+        float k[kEach], v[kEach];
+        load_head(of.k + head * kDim, k);
+        load_head(of.v + head * kDim, v);
+        turn_head(k, of.k_norm, of.eps, of.pairs, kKCodes == KvCodes::int4, lane,
+                  [&](uint32_t j) { return angles[j]; });
+        store_head(kKCodes, k, place_of_head(job.kv, job.kv.k, base, stored, job.kv_heads, head),
+                   lane);
+        if constexpr (kVCodes == KvCodes::int4) rotate_head(v, lane);
+        store_head(kVCodes, v, place_of_head(job.kv, job.kv.v, base, stored, job.kv_heads, head),
+                   lane);
+        __syncwarp();
+    }
+    // Each warp a row.
+    __device__ void turn_queries(const Angles& angles) {
+        static_assert(kRows == kWarps || kRowTiles > 1);
+        const DecodeTurns& of = job.turns;
+        float v[kEach] = {};
+        if (is_row(warp)) {
+            load_head(of.q + size_t{place_of(warp)} * of.q_stride, v);
+            turn_head(v, of.q_norm, of.eps, of.pairs, kKCodes == KvCodes::int4, lane,
+                      [&](uint32_t j) { return angles[j]; });
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < kEach; ++j) {
+            const uint32_t column = lane + 32 * j;
+            const QueryPlace to = query_place<kKCodes>(column % 16);
+            auto* const values =
+                reinterpret_cast<__half*>(&shared.queries[column / 16][0][warp * 4 + to.t]);
+            values[to.j] = __low2half(as_half2(pack_half2(v[j] * job.scale, 0)));
+        }
+        __syncthreads();
+    }
+
     // ---- all of it
 
     // Cuts of kFar cells a warp, of which the first is on its way.
@@ -166,6 +242,10 @@ struct Decoder {
         static_assert(kPieces >= kSlots);
 
         // What takes time and waits for nobody.
+        const bool turns = kRowTiles == 1 && job.turns.q;
+        Angles angles = {};
+        if (turns) find_angles(angles);
+        const bool stores = turns && has(stored);
         const float* const query = query_row();
 #pragma unroll
         for (uint32_t n = 0; n < kRowTiles; ++n)
@@ -188,10 +268,14 @@ struct Decoder {
             const Cells next = cells_of(turn + 1);
             const bool more = begin_of(turn + 1) < end;
             const bool far = turn + 1 >= kNearTurns;
-            if (before && next.count && next.first + kNear > stored) {
-                ring.template prefetch<NearK>(job.kv.k, next);
-                ring.template prefetch<NearV>(job.kv.v, next);
+            if (before && (stores || (next.count && next.first + kNear > stored))) {
+                if (next.count) {
+                    ring.template prefetch<NearK>(job.kv.k, next);
+                    ring.template prefetch<NearV>(job.kv.v, next);
+                }
                 wait_for_kernels_ahead();
+                if constexpr (kRowTiles == 1)
+                    if (stores) store_cell(angles);
             } else if (before && kPieces > kSlots && next.count) {
                 ring.template prefetch<NearV>(job.kv.v, next);
             }
@@ -210,7 +294,10 @@ struct Decoder {
             cells = next;
             if (before) {
                 wait_for_kernels_ahead();
-                load_queries(query);
+                if (kRowTiles > 1 || !turns)
+                    load_queries(query);
+                else if constexpr (kRowTiles == 1)
+                    turn_queries(angles);
                 begun = true;
             } else if (!more || far) {
                 break;
@@ -232,25 +319,25 @@ struct Decoder {
 };
 
 template <KvCodes kK, KvCodes kV, uint32_t kDim, uint32_t kRowTiles>
-__device__ __forceinline__ void attend(const AttentionDecode& job) {
+__device__ __forceinline__ void attend(const AttentionDecode& job, const RopeTurns* table) {
 #if __CUDA_ARCH__ >= 800
     extern __shared__ __align__(128) std::byte memory[];
     using D = Decoder<kK, kV, kDim, kRowTiles>;
-    D{job, *reinterpret_cast<typename D::Shared*>(memory)}.run();
+    D{job, table, *reinterpret_cast<typename D::Shared*>(memory)}.run();
 #endif
 }
 
 }  // namespace
 
 // Grid: (blocks that share the cuts, K/V heads * tiles of rows).
-#define GRANARY_DECODE(format, k, v, dim)                                                    \
-    __global__ void __launch_bounds__(kDecodeThreads, 2)                                     \
-        attention_decode_##format##_##dim##_1(const __grid_constant__ AttentionDecode job) { \
-        attend<KvCodes::k, KvCodes::v, dim, 1>(job);                                         \
-    }                                                                                        \
-    __global__ void __launch_bounds__(kDecodeThreads, 1)                                     \
-        attention_decode_##format##_##dim##_2(const __grid_constant__ AttentionDecode job) { \
-        attend<KvCodes::k, KvCodes::v, dim, 2>(job);                                         \
+#define GRANARY_DECODE(format, k, v, dim)                                                       \
+    __global__ void __launch_bounds__(kDecodeThreads, 2) attention_decode_##format##_##dim##_1( \
+        const __grid_constant__ AttentionDecode job, const __grid_constant__ RopeTurns turns) { \
+        attend<KvCodes::k, KvCodes::v, dim, 1>(job, &turns);                                    \
+    }                                                                                           \
+    __global__ void __launch_bounds__(kDecodeThreads, 1)                                        \
+        attention_decode_##format##_##dim##_2(const __grid_constant__ AttentionDecode job) {    \
+        attend<KvCodes::k, KvCodes::v, dim, 2>(job, nullptr);                                   \
     }
 #define GRANARY_DECODE_DIM(dim)           \
     extern "C" {                          \

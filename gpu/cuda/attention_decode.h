@@ -16,6 +16,18 @@
 
 namespace granary::gpu::cuda {
 
+// What rope_store would do, of one token (CudaKernels::turns_itself): its cell is stored by the
+// warp that reads it.
+struct DecodeTurns {
+    // As they come from their matrix, q_stride from head to head; null: AttentionDecode::q has
+    // them, turned.
+    const float* q;
+    const float *k, *v;            // [kv_heads, dim]
+    const float *q_norm, *k_norm;  // [dim]; null: none
+    uint32_t q_stride, pairs;      // pairs: that turn, 32 or dim / 2
+    float eps;
+};
+
 struct AttentionDecode {
     const float* q;      // [n, heads, dim]
     const float* pairs;  // [n, heads, 2, dim] queries and gates of what is put out; may be null
@@ -30,6 +42,7 @@ struct AttentionDecode {
     uint32_t n;            // tokens of this launch
     uint32_t first_token;  // the first of them stands that many cells after kv.place
     float scale;           // of q.k, times log2(e)
+    DecodeTurns turns;     // q is not used where these are
 };
 
 inline constexpr uint32_t kDecodeThreads = 256;

@@ -35,6 +35,17 @@ __device__ __forceinline__ uint32_t query_column(uint32_t t, uint32_t j) {
     return 4 * t + j % 2 * 2 + j / 2;
 }
 
+// Which value (of 4) of which thread's operand a column of 16 is.
+struct QueryPlace {
+    uint32_t t, j;
+};
+template <KvCodes kCodes>
+__device__ __forceinline__ QueryPlace query_place(uint32_t column) {
+    if constexpr (kCodes == KvCodes::f16) return {column % 8 / 2, column / 8 * 2 + column % 2};
+    if constexpr (kCodes == KvCodes::int8) return {column / 4, column % 4};
+    return {column / 4, column % 2 * 2 + column % 4 / 2};
+}
+
 // score (+)= K Q^T over one piece.
 template <class K, uint32_t kRowTiles, uint32_t kPiece>
 __device__ __forceinline__ void score_piece(const std::byte* piece,

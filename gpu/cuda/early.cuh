@@ -11,6 +11,7 @@
 //   - a step's first kernel (embed) does not begin early, and stands behind the copy of the step's
 //     place. So what the steps before wrote, cells of K/V and tables of experts, is there before
 //     any wait, where a step writes it after all of its own reads: a layer's cache is asked once.
+//     The cell that is new is read by the warp alone that has stored it.
 #pragma once
 
 #include "gpu/cuda/architecture.cuh"

@@ -8,6 +8,13 @@
 namespace granary::gpu::cuda {
 namespace {
 
+// Whether the routed experts of a row and a shared one share their launches.
+bool joins(const ExpertShape& shape, const ExpertShape& other) {
+    return shape.hidden % 32 == 0 && shape.ffn % 32 == 0 && shape.ffn == other.ffn &&
+           shape.gate == shape.up && other.gate == other.up && is_block_type(shape.gate) &&
+           is_block_type(other.gate) && is_block_type(shape.down) && is_block_type(other.down);
+}
+
 ExpertSet set_of(std::span<const int32_t> list) {
     ExpertSet set{};
     for (const int32_t expert : list) set.word[expert / 32] |= 1u << expert % 32;
@@ -37,23 +44,37 @@ void CudaKernels::expert_ffn_and_shared(const ExpertShape& shape, const ExpertEn
                                         std::span<const int32_t> list, const Routes& routes,
                                         const SharedExpert& shared, const Activations& x,
                                         const Activations& hidden, void* out) {
-    const ExpertShape& other = shared.shape;
-    const bool together = x.decode && x.codes && x.values && routes.rows == 1 &&
-                          shape.hidden % 32 == 0 && shape.ffn % 32 == 0 && shape.ffn == other.ffn &&
-                          !list.empty() && shape.gate == shape.up && other.gate == other.up &&
-                          is_block_type(shape.gate) && is_block_type(other.gate) &&
-                          is_block_type(shape.down) && is_block_type(other.down);
+    const bool together = x.decode && x.codes && x.values && routes.rows == 1 && !list.empty() &&
+                          joins(shape, shared.shape);
     if (!together)
         return Kernels::expert_ffn_and_shared(shape, entries, list, routes, shared, x, hidden, out);
     expert_out_f32_ = false;
     experts_decode(shape, entries, list, routes, x, hidden, out, &shared);
 }
 
+void CudaKernels::norm_and_experts(const float* x, const float* weight, float eps,
+                                   const Activations& norm, const DecodeExperts& job) {
+    const ExpertShape& shape = job.shape;
+    const bool late = job.cache.complete && job.cache.picks && job.routes.rows == 1 &&
+                      norm.decode && norm.codes && norm.values &&
+                      job.list.size() == shape.experts && job.routing.used == shape.used &&
+                      shape.used <= shape.experts &&
+                      joins(shape, job.shared ? job.shared->shape : shape);
+    if (!late) return Kernels::norm_and_experts(x, weight, eps, norm, job);
+    RouteRows rows = decode_rows(job.routing, job.router, norm.values, job.routes);
+    rows.finished = nullptr;
+    route_decode(rows, {}, {x, weight, eps, norm.codes});
+    expert_out_f32_ = false;
+    const LateRoutes routes{rows, job.cache.picks};
+    experts_decode(shape, job.cache.entries, job.list, job.routes, norm, job.hidden, job.out,
+                   job.shared, &routes);
+}
+
 // Work: 6 hidden ffn operations a route. Bytes: each route's expert once.
 void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* entries,
                                  std::span<const int32_t> list, const Routes& routes,
                                  const Activations& x, const Activations& hidden, void* out,
-                                 const SharedExpert* shared) {
+                                 const SharedExpert* shared, const LateRoutes* late) {
     const bool same = shape.gate == shape.up && is_block_type(shape.gate);
     const auto bytes_of = [](WeightType type, uint32_t cols) {
         return static_cast<uint32_t>(row_bytes(type, cols));
@@ -69,6 +90,10 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
     job.used = shape.used;
     job.all = list.size() == shape.experts;
     job.list = set_of(list);
+    if (late) {
+        job.choice = late->choice;
+        job.picks = late->picks;
+    }
     if (shared) {
         job.shared = shared->entry;
         job.gate = shared->gate;
@@ -105,7 +130,10 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
     job.features = shape.ffn;
     job.part[0] = gate_up_of(shape);
     if (shared) job.part[1] = gate_up_of(shared->shape);
-    queue_job(same ? matmuls_.gate_up : matmuls_.gate_up_any, kMatvecTile / 2, 0, !same, 2);
+    queue_job(late   ? matmuls_.gate_up_late
+              : same ? matmuls_.gate_up
+                     : matmuls_.gate_up_any,
+              kMatvecTile / 2, 0, !same, 2);
 
     job.x = hidden.codes;
     job.out = static_cast<std::byte*>(out);
@@ -116,7 +144,8 @@ void CudaKernels::experts_decode(const ExpertShape& shape, const ExpertEntry* en
     job.part[0] = down_of(shape);
     if (shared) job.part[1] = down_of(shared->shape);
     if (is_block_type(shape.down))
-        queue_job(matmuls_.down, kMatvecTile, static_cast<uint32_t>(job.x_bytes), false, 1);
+        queue_job(late ? matmuls_.down_late : matmuls_.down, kMatvecTile,
+                  static_cast<uint32_t>(job.x_bytes), false, 1);
     else
         queue_job(matmuls_.down_any, kMatvecTile, 0, true, 1);
 }

@@ -15,11 +15,13 @@
 #include <string_view>
 #include <vector>
 
+#include "gpu/cuda/attention_decode.h"
 #include "gpu/cuda/attention_kernels.h"
 #include "gpu/cuda/attention_prompt.h"
 #include "gpu/cuda/device.h"
 #include "gpu/cuda/module.h"
 #include "gpu/cuda/rope.h"
+#include "gpu/cuda/router.h"
 #include "gpu/kernels.h"
 
 namespace granary::gpu::cuda {
@@ -91,6 +93,8 @@ class CudaKernels : public Kernels {
                           const Activations& out) override;
     void attention_decode_and_gate(const AttentionShape& shape, const float* q, const KvView& kv,
                                    const float* pairs, const Activations& out) override;
+    void rope_store_and_attend(const AttentionShape& shape, const AttentionInputs& in,
+                               const KvView& kv, const Activations& out) override;
     void rope_store_of_pairs(const AttentionShape& shape, const float* q_norm, const float* k_norm,
                              uint32_t first_cell, uint32_t n, const float* pairs, float* q,
                              const float* k, const float* v, const KvView& kv) override;
@@ -140,6 +144,8 @@ class CudaKernels : public Kernels {
                               const ExpertCacheView& cache, const DecodePlace* place,
                               const CpuShare& share) override;
     bool shares_with_cpu() const override { return true; }
+    void norm_and_experts(const float* x, const float* weight, float eps, const Activations& norm,
+                          const DecodeExperts& job) override;
 
   private:
     // Kernels of matrices. By number of a type, see matmul.cpp; those of 0 take any type.
@@ -147,7 +153,7 @@ class CudaKernels : public Kernels {
     struct MatmulFunctions {
         Function plain, plain_gate_up, plain_down, expert_tiles;
         // Of a decode step: for block types, and for any.
-        Function matvec, matvec_wide, matvec_rows, gate_up, down;
+        Function matvec, matvec_wide, matvec_rows, gate_up, down, gate_up_late, down_late;
         Function matvec_any, gate_up_any, down_any;
         uint32_t shared_per_processor, shared_per_block;  // bytes that those may use
         uint32_t split;                                   // warps of a dense tile, at most
@@ -237,8 +243,11 @@ class CudaKernels : public Kernels {
     Result<void> load_expert_cache();
     size_t decode_route_bytes() const;
     size_t decode_fetch_bytes() const;
-    void route_decode(const RouterShape& shape, const Weight& router, const float* x,
-                      const Routes& routes, const FetchExperts& fetch, const RouteNorm& norm);
+    // Of a decode step's rows: what route_decode is given. With `finished` null it leaves the
+    // logits.
+    RouteRows decode_rows(const RouterShape& shape, const Weight& router, const float* x,
+                          const Routes& routes) const;
+    void route_decode(const RouteRows& rows, const FetchExperts& fetch, const RouteNorm& norm);
     // Of `rows` rows, `used` routes each; the processor has a share in one alone. And what copies
     // the experts that it found missing.
     FetchExperts fetch_job(const ExpertCacheView& cache, uint32_t rows, uint32_t used,
@@ -269,8 +278,11 @@ class CudaKernels : public Kernels {
     // Whether decode attention is one launch, by tensor cores.
     bool has_fast_decode(const AttentionShape& shape, const KvView& kv,
                          const Activations& out) const;
+    // Whether attention of one token turns its queries and stores its cell.
+    bool turns_itself(const AttentionShape& shape, const KvView& kv, const Activations& out) const;
     void attention_decode_of(const AttentionShape& shape, const float* q, const KvView& kv,
-                             const float* pairs, const Activations& out);
+                             const float* pairs, const Activations& out,
+                             const DecodeTurns& turns = {});
     // Queries from rows `stride` values apart.
     void rope_store_from(const float* from, uint32_t stride, const AttentionShape& shape,
                          const float* q_norm, const float* k_norm, uint32_t first_cell, uint32_t n,
@@ -287,9 +299,11 @@ class CudaKernels : public Kernels {
         uint32_t groups, stages, bytes;
     };
     // groups: of all; chunk_bytes: of a tile; own_bytes: of shared memory beside those; threads: of
-    // a multiprocessor, as registers allow.
+    // a multiprocessor, as registers allow; leaves_room: blocks of the next kernel are to stand
+    // beside these.
     MatvecPlan matvec_plan(const MatvecShape& shape, uint32_t cols, uint32_t groups,
-                           uint32_t chunk_bytes, uint32_t own_bytes, uint32_t threads) const;
+                           uint32_t chunk_bytes, uint32_t own_bytes, uint32_t threads,
+                           bool leaves_room = false) const;
     void matmul_prompt(const Matmul& job, const Activations& in);
     void matmul_dense(std::span<const Matmul> jobs, const Activations& in);
     TensorMap rows_map(const Activations& in);
@@ -297,7 +311,8 @@ class CudaKernels : public Kernels {
     void matmul_plain(const Matmul& job, const Activations& in);
     void experts_decode(const ExpertShape& shape, const ExpertEntry* entries,
                         std::span<const int32_t> list, const Routes& routes, const Activations& x,
-                        const Activations& hidden, void* out, const SharedExpert* shared = nullptr);
+                        const Activations& hidden, void* out, const SharedExpert* shared = nullptr,
+                        const LateRoutes* late = nullptr);
     void experts_prompt(const ExpertShape& shape, const ExpertEntry* entries,
                         std::span<const int32_t> list, const Routes& routes, const Activations& x,
                         const Activations& hidden, void* out);

@@ -9,6 +9,7 @@
 #include "gpu/cuda/expert_matmul.h"
 #include "gpu/cuda/int8_rows.h"
 #include "gpu/cuda/ordered_rows.h"
+#include "gpu/cuda/router.h"
 #include "gpu/kernels.h"
 
 namespace granary::gpu::cuda {
@@ -77,6 +78,17 @@ constexpr MatvecShape matvec_shape(uint32_t cols, uint32_t most) {
     const uint32_t split = (chunks + turns - 1) / turns;
     return {split, split < 8 ? 8 / split : 1};
 }
+
+// Threads that a block of one row has at least.
+inline constexpr uint32_t kLeastMatvecThreads = [] {
+    uint32_t least = kMatvecThreads;
+    for (uint32_t split = 1; split <= kMatvecThreads / 32; ++split) {
+        const uint32_t threads = matvec_shape(split * 256, kMatvecThreads / 32).threads();
+        least = threads < least ? threads : least;
+    }
+    return least;
+}();
+static_assert(kLeastMatvecThreads >= kMostUsed);  // each may leave a route
 
 // How a chunk of a row lies in shared memory: from the multiple of 16 bytes before it. Types that
 // are multiplied by values do not come there: bytes 0.
@@ -152,6 +164,10 @@ struct ExpertMatvec {
     const float* gate;  // [cols]
     float* weight;
     ExpertSet list;
+    // NAME_late: routes that are still to be chosen, of one row and all experts. Down leaves them,
+    // and the experts in `picks`, too.
+    RouteChoice choice;
+    int32_t* picks;
 };
 
 // ---- prompts (matmul_prompt.cu, matmul_prompt_int8.cu)

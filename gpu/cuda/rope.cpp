@@ -9,6 +9,19 @@
 
 namespace granary::gpu::cuda {
 
+RopeTurns rope_turns(const AttentionShape& shape) {
+    RopeTurns turns{};
+    if (!shape.rope) return turns;
+    if (shape.rope->pairs() > kMostRopePairs) {
+        std::fprintf(stderr, "%u values of a head rotate, %u are the most\n",
+                     2 * shape.rope->pairs(), 2 * kMostRopePairs);
+        std::abort();
+    }
+    std::copy(shape.rope->turns.begin(), shape.rope->turns.end(), turns.turns);
+    turns.magnitude = shape.rope->magnitude;
+    return turns;
+}
+
 Result<void> CudaKernels::load_rope() {
     return find("rope", {{"rope_store", &rope_store_}});
 }
@@ -31,16 +44,7 @@ void CudaKernels::rope_store_from(const float* from, uint32_t stride, const Atte
                                   uint32_t n, float* q, const float* k, const float* v,
                                   const KvView& kv) {
     const uint32_t pairs = shape.rope ? shape.rope->pairs() : 0;
-    if (pairs > kMostRopePairs) {
-        std::fprintf(stderr, "%u values of a head rotate, %u are the most\n", 2 * pairs,
-                     2 * kMostRopePairs);
-        std::abort();
-    }
-    RopeTurns turns{};
-    if (shape.rope) {
-        std::copy(shape.rope->turns.begin(), shape.rope->turns.end(), turns.turns);
-        turns.magnitude = shape.rope->magnitude;
-    }
+    const RopeTurns turns = rope_turns(shape);
     const uint32_t heads = shape.heads + 2 * shape.kv_heads, dim = shape.head_dim;
     const auto shared = static_cast<unsigned>((2 * pairs + kRopeWarps * dim) * sizeof(float));
     constexpr uint32_t kMostRows = 65535;

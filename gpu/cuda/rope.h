@@ -17,6 +17,9 @@ struct RopeTurns {
     float magnitude;
 };
 
+// Of a shape that may have none.
+RopeTurns rope_turns(const AttentionShape& shape);
+
 struct RopeStore {
     const float* q_norm;  // [dim]; null: none
     const float* k_norm;

@@ -21,19 +21,14 @@ RouteRows route_rows(const RouterShape& shape, const Weight& router, const float
                      kMostUsed, kMostExperts);
         std::abort();
     }
-    return {x,
+    return {{nullptr, shape.experts, shape.used, shape.normalise, shape.scale, routes},
+            x,
             router.data,
             static_cast<uint32_t>(router.type),
-            shape.experts,
             router.cols,
-            shape.used,
-            shape.normalise,
             row_bytes(router.type, router.cols),
-            shape.scale,
             nullptr,
-            nullptr,
-            finished,
-            routes};
+            finished};
 }
 
 }  // namespace
@@ -62,7 +57,7 @@ CudaKernels::PromptBytes CudaKernels::prompt_route_bytes(uint32_t experts) const
 
 void CudaKernels::route(const RouterShape& shape, const Weight& router, const float* x,
                         const Routes& routes) {
-    if (routes.decode) return route_decode(shape, router, x, routes, {}, {});
+    if (routes.decode) return route_decode(decode_rows(shape, router, x, routes), {}, {});
     RouteRows args = route_rows(shape, router, x, routes, counters_);
     const uint32_t chunks = chunks_of(routes.rows);
     const size_t logits_bytes = size_t{routes.rows} * shape.experts * sizeof(float);
@@ -82,7 +77,7 @@ void CudaKernels::route_and_fetch(const RouterShape& shape, const Weight& router
                                   const DecodePlace* place, const CpuShare& share) {
     if (cache.slots == 0) return route(shape, router, x, routes);
     const FetchExperts job = fetch_job(cache, routes.rows, shape.used, place, share);
-    route_decode(shape, router, x, routes, job, {});
+    route_decode(decode_rows(shape, router, x, routes), job, {});
     gather(job);
 }
 
@@ -93,23 +88,28 @@ void CudaKernels::norm_route_and_fetch(const float* x, const float* weight, floa
                                        const CpuShare& share) {
     FetchExperts job{};
     if (cache.slots > 0) job = fetch_job(cache, routes.rows, shape.used, place, share);
-    route_decode(shape, router, norm.values, routes, job, {x, weight, eps, norm.codes});
+    route_decode(decode_rows(shape, router, norm.values, routes), job,
+                 {x, weight, eps, norm.codes});
     if (cache.slots > 0) gather(job);
 }
 
-void CudaKernels::route_decode(const RouterShape& shape, const Weight& router, const float* x,
-                               const Routes& routes, const FetchExperts& fetch,
+RouteRows CudaKernels::decode_rows(const RouterShape& shape, const Weight& router, const float* x,
+                                   const Routes& routes) const {
+    RouteRows rows = route_rows(shape, router, x, routes, counters_);
+    rows.logits = reinterpret_cast<float*>(scratch_.require(decode_route_bytes()));
+    return rows;
+}
+
+void CudaKernels::route_decode(const RouteRows& rows, const FetchExperts& fetch,
                                const RouteNorm& norm) {
-    RouteRows args = route_rows(shape, router, x, routes, counters_);
-    args.logits = reinterpret_cast<float*>(scratch_.require(decode_route_bytes()));
-    const bool plain = router.type == WeightType::f32 && router.cols % 8 == 0 &&
-                       aligned_16(router.data, x, norm.x, norm.weight);
-    const uint32_t norms = norm.x ? routes.rows * route_norm_blocks(router.cols) : 0;
+    const bool plain = static_cast<WeightType>(rows.type) == WeightType::f32 &&
+                       rows.cols % 8 == 0 && aligned_16(rows.router, rows.x, norm.x, norm.weight);
+    const uint32_t norms = norm.x ? rows.routes.rows * route_norm_blocks(rows.cols) : 0;
     queue_early(
         plain ? router_.decode_f32 : router_.decode_any,
-        {norms + (shape.experts + kRouteExperts - 1) / kRouteExperts}, {128},
+        {norms + (rows.experts + kRouteExperts - 1) / kRouteExperts}, {128},
         fetch.cache.complete ? 0 : static_cast<unsigned>(fetch.cache.slots * sizeof(uint64_t)),
-        args, norm, fetch);
+        rows, norm, fetch);
 }
 
 }  // namespace granary::gpu::cuda

@@ -176,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(256)
     const uint32_t lane = threadIdx.x % 32, first = blockIdx.x * kChunkRows;
     const uint32_t rows = min(kChunkRows, args.routes.rows - first);
     for (uint32_t row = threadIdx.x / 32; row < rows; row += 8)
-        choose(args, first + row, lane, expert_of + row * args.used);
+        choose_routes(args, first + row, lane, expert_of + row * args.used);
     __syncthreads();
     for (uint32_t e = threadIdx.x; e < args.experts; e += 256)
         args.counts[size_t{e} * gridDim.x + blockIdx.x] =

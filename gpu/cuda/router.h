@@ -27,16 +27,25 @@ inline constexpr uint32_t kChunkRows = 16;
 inline constexpr uint32_t kMostExperts = 4096;
 inline constexpr uint32_t kMostUsed = 64;
 
-struct RouteRows {
+// From logits to routes.
+struct RouteChoice {
+    float* logits;  // [rows, experts]
+    uint32_t experts, used, normalise;
+    float scale;
+    Routes routes;
+};
+struct RouteRows : RouteChoice {
     const float* x;           // [rows, cols]
     const std::byte* router;  // [experts, cols]
-    uint32_t type, experts, cols, used, normalise;
-    size_t row_bytes;  // of the router
-    float scale;
-    float* logits;       // [rows, experts]
+    uint32_t type, cols;
+    size_t row_bytes;    // of the router
     int32_t* counts;     // many rows: [experts, chunks]
-    uint32_t* finished;  // 0 before and after
-    Routes routes;
+    uint32_t* finished;  // 0 before and after; null: who reads the logits chooses
+};
+// Routes that the kernels of experts choose.
+struct LateRoutes {
+    RouteChoice choice;
+    int32_t* picks;  // [used]
 };
 
 // What a decode step's rows of x are the norms of, with their codes; x null: they are there.

@@ -3,8 +3,9 @@
 //
 // A block has four experts, and a warp of it a quarter of 2,048 columns at a time, two octets a
 // lane: weights stand in registers before the rows of x are there. The last block to finish
-// chooses. Work: 2 experts cols operations a row. Bytes: the router once, 1 MB of 128 experts and
-// 2,048 columns.
+// chooses, or every block of the kernel that follows for itself: where nothing must be fetched that
+// is 2 us less. Work: 2 experts cols operations a row. Bytes: the router once, 1 MB of 128 experts
+// and 2,048 columns.
 #include "gpu/cuda/early.cuh"
 #include "gpu/cuda/expert_fetch.cuh"
 #include "gpu/cuda/norm_decode.cuh"
@@ -148,11 +149,11 @@ __device__ __forceinline__ void route_decode(const RouteRows& args, const RouteN
         norm_part<kPlain>(args, norm, blockIdx.x / parts, blockIdx.x % parts);
     else
         logits<kPlain>(args, norm, blockIdx.x - norms);
-    if (!last_block(args.finished)) return;
+    if (!args.finished || !last_block(args.finished)) return;
 
 #pragma unroll 1
     for (uint32_t row = warp; row < rows; row += kWarps)
-        choose(args, row, lane, expert_of + row * args.used);
+        choose_routes(args, row, lane, expert_of + row * args.used);
     __syncthreads();
     const uint32_t routes = rows * args.used;
     if (job.cache.complete)  // note_picks counts them

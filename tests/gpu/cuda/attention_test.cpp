@@ -92,6 +92,32 @@ class Conversation {
             });
     }
 
+    // One token from what its matrices put out, turned, stored and attended at once or one after
+    // the other; what it gives, and the cells afterwards, which then are as they were.
+    struct Stored {
+        std::vector<float> out;
+        std::vector<std::byte> cells;
+    };
+    Stored store_and_decode(uint32_t first, const AttentionInputs& in, bool at_once) {
+        Stored result;
+        result.out = decode_by(
+            first, 1, true, [&](const float* q, const KvView& view, const Activations& out) {
+                AttentionInputs all = in;
+                const Array<float> room(gpu_, row());
+                gpu_.device().copy(StreamId::compute, room.data(), q, row() * sizeof(float));
+                all.q = room;
+                if (at_once)
+                    gpu_.kernels().rope_store_and_attend(shape_, all, view, out);
+                else
+                    gpu_.kernels().Kernels::rope_store_and_attend(shape_, all, view, out);
+            });
+        result.cells.resize(memory_.size());
+        gpu_.device().copy(StreamId::compute, result.cells.data(), device_, memory_.size());
+        gpu_.device().copy(StreamId::compute, device_, memory_.data(), memory_.size());
+        gpu_.synchronize();
+        return result;
+    }
+
   private:
     template <class F>
     std::vector<float> decode_by(uint32_t first, uint32_t n, bool codes, F&& f) {
@@ -218,6 +244,41 @@ TEST_F(CudaAttention, DecodeWithItsGates) {
                 EXPECT_TRUE(same_bits(at.decode_and_gate(first, n, pairs, true),
                                       at.decode_and_gate(first, n, pairs, false)))
                     << n << " at " << first;
+        });
+    }
+}
+
+TEST_F(CudaAttention, DecodeThatTurnsAndStores) {
+    AttentionShape in_part = shape_of(16, 2, 256), small = shape_of(6, 2, 128);
+    in_part.rope = rope_table(64, 1e7);
+    in_part.norm_eps = small.norm_eps = 1e-5f;
+    small.rope = rope_table(64, 1e4);
+    for (const AttentionShape& shape :
+         cases(2, {in_part, shape_of(8, 1, 64), shape_of(32, 4, 128), small,
+                   // Few blocks for each head, so that the new cell lies in a large cut.
+                   shape_of(96, 96, 64), shape_of(96, 96, 128)})) {
+        in_every_format(shape, 2100, [&](Conversation& at, KvFormat format) {
+            if (!has_fast_kernel(shape, format)) return;  // without one both are the same calls
+            Random random(5);
+            const size_t kv = size_t{shape.kv_heads} * shape.head_dim;
+            const Array<float> pairs(gpu(), random.values(size_t{2} * at.row())),
+                k(gpu(), random.values(kv)), v(gpu(), random.values(kv)),
+                q_norm(gpu(), random.values(shape.head_dim)),
+                k_norm(gpu(), random.values(shape.head_dim));
+            for (const bool gated : {false, true})
+                for (const uint32_t first : cases(2, {1500u, 0u, 127u, 1023u, 2093u})) {
+                    const bool norms = first % 2 > 0 || gated;
+                    const AttentionInputs in{norms ? q_norm.data() : nullptr,
+                                             norms ? k_norm.data() : nullptr,
+                                             nullptr,
+                                             gated ? pairs.data() : nullptr,
+                                             k,
+                                             v};
+                    const auto apart = at.store_and_decode(first, in, false);
+                    const auto together = at.store_and_decode(first, in, true);
+                    EXPECT_TRUE(same_bits(together.out, apart.out)) << first << ' ' << gated;
+                    EXPECT_TRUE(together.cells == apart.cells) << first << ' ' << gated;
+                }
         });
     }
 }

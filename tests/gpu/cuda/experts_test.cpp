@@ -2,6 +2,7 @@
 // Experts of every type against the host's f32 arithmetic.
 #include <numeric>
 
+#include "tests/gpu/cuda/routes.h"
 #include "tests/gpu/cuda/support.h"
 
 namespace granary::gpu::cuda::test {
@@ -309,6 +310,99 @@ TEST_F(ExpertsTest, SharedBesideRouted) {
         EXPECT_TRUE(same_bits(outs[0], outs[1])) << name(both.routed) << ", " << name(both.shared);
         EXPECT_EQ(weights[0], weights[1]) << name(both.routed);
         EXPECT_GT(weights[1][kUsed], 0);
+    }
+}
+
+// Where every expert is there the experts' kernels choose by the logits: the bits are those of a
+// router that chooses, also where a logit is no number.
+TEST_F(ExpertsTest, RoutesAreChosenWhereExpertsAreRead) {
+    using enum WeightType;
+    struct Of {
+        uint32_t experts, used;
+        bool shared = false, broken = false, normalise = true;
+        uint32_t cols = 512;
+    };
+    for (const Of& of : {Of{128, 8},
+                         {.experts = 100, .used = 3, .shared = true},
+                         {.experts = 256, .used = 8, .shared = true, .normalise = false},
+                         {512, 10},
+                         {9, 9},
+                         {.experts = 8, .used = 1, .normalise = false},
+                         // The fewest threads that a block has.
+                         {.experts = 512, .used = 2, .cols = 1280},
+                         {.experts = 128, .used = 8, .broken = true}}) {
+        gpu().reset();
+        Random random(34);
+        constexpr uint32_t kFfn = 256;
+        const uint32_t cols = of.cols;
+        std::vector<ExpertEntry> entries;
+        const auto weight = [&](WeightType type, uint32_t rows, uint32_t columns) {
+            const RandomWeight made(type, rows, columns, random);
+            return static_cast<const std::byte*>(Array<std::byte>(gpu(), made.data));
+        };
+        for (uint32_t e = 0; e < 9; ++e) {
+            const std::byte* const gate = weight(q4_k, kFfn, cols);
+            const std::byte* const up = weight(q4_k, kFfn, cols);
+            entries.push_back({gate, up, weight(q6_k, cols, kFfn)});
+        }
+        const SharedExpert shared{{cols, kFfn, 1, 1, q4_k, q4_k, q6_k},
+                                  Array<ExpertEntry>(gpu(), std::span(entries).last(1)),
+                                  Array<float>(gpu(), random.values(cols))};
+        std::vector<ExpertEntry> table;
+        for (uint32_t e = 0; e < of.experts; ++e) table.push_back(entries[e % 8]);
+        std::vector<float> router = random.values(size_t{of.experts} * cols);
+        if (of.broken) router[cols * 5 + 7] = NAN;
+        std::vector<int32_t> all(of.experts);
+        std::iota(all.begin(), all.end(), 0);
+        const Array<float> x(gpu(), random.values(cols)), norm(gpu(), random.values(cols)),
+            of_router(gpu(), router);
+        struct Result {
+            std::vector<int32_t> expert, picks;
+            std::vector<float> weight, out;
+        };
+        std::vector<Result> results;
+        for (const bool late : {false, true}) {
+            HostRoutes empty(1, of.experts, of.used + 1);
+            const CardRoutes routed(gpu(), empty);
+            const Array<int32_t> picks(gpu(), std::vector<int32_t>(of.used, -1));
+            const Array<float> out(gpu(), (of.used + 1) * size_t{cols} / 2);  // f16
+            DecodeExperts job;
+            job.routing = {of.experts, of.used, of.normalise, 1.5f};
+            job.router = {reinterpret_cast<const std::byte*>(of_router.data()), f32, of.experts,
+                          cols};
+            job.routes = routed.view;
+            job.routes.decode = true;
+            job.cache.experts = job.cache.slots = of.experts;
+            job.cache.complete = true;
+            job.cache.entries = Array<ExpertEntry>(gpu(), table);
+            job.cache.picks = picks;
+            job.shape = {cols, kFfn, of.experts, of.used, q4_k, q4_k, q6_k};
+            job.list = all;
+            job.shared = of.shared ? &shared : nullptr;
+            job.hidden = {nullptr,
+                          Array<std::byte>(gpu(), (of.used + 1) * kernels().code_bytes(kFfn)),
+                          of.used, kFfn, true};
+            job.out = static_cast<float*>(out);
+            const Activations normed{Array<float>(gpu(), cols),
+                                     Array<std::byte>(gpu(), kernels().code_bytes(cols)), 1, cols,
+                                     true};
+            if (late)
+                kernels().norm_and_experts(x, norm, 1e-6f, normed, job);
+            else
+                kernels().Kernels::norm_and_experts(x, norm, 1e-6f, normed, job);
+            results.push_back({routed.expert.get(), picks.get(), routed.weight.get(), out.get()});
+        }
+        const std::string what = std::to_string(of.experts) + " experts";
+        EXPECT_EQ(results[0].expert, results[1].expert) << what;
+        EXPECT_EQ(results[0].picks, results[1].picks) << what;
+        EXPECT_TRUE(
+            std::ranges::equal(results[1].picks, std::span(results[1].expert).first(of.used)))
+            << what;
+        EXPECT_TRUE(same_bits(results[0].weight, results[1].weight)) << what;
+        EXPECT_TRUE(same_bits(results[0].out, results[1].out)) << what;
+        if (of.broken) {
+            EXPECT_EQ(results[1].picks[0], 0) << what;
+        }
     }
 }
 
