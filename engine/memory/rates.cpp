@@ -231,15 +231,30 @@ double Predictor::uniform_hits(uint32_t depth) const {
     return rows_beside(uint64_t{depth} + 1, 0) / (1.0 * model_.experts);
 }
 
+// Layers miss as many experts as chance has it; of each number the processor takes those with which
+// the slower of the two is done first, and the device one at least.
+double Predictor::missed_with_share(double hits) const {
+    constexpr double kAsked = 5e-6;  // until a request is seen, and the answer to it
+    const double bytes = static_cast<double>(model_.row_bytes) / model_.layers;
+    const double gather = bytes / rates_.gather, processor = bytes / rates_.cpu;
+    const uint32_t used = model_.experts_used;
+    double seconds = 0;
+    for (uint32_t misses = 1; misses <= used; ++misses) {
+        double least = misses * gather, chance = 1;
+        for (uint32_t share = 1; share < misses; ++share)
+            least =
+                std::min(least, std::max((misses - share) * gather, kAsked + share * processor));
+        for (uint32_t i = 0; i < misses; ++i) chance *= (1 - hits) * (used - i) / (i + 1.0);
+        seconds += least * chance * std::pow(hits, used - misses);
+    }
+    return seconds * model_.layers;
+}
+
 double Predictor::token(uint32_t depth, double hits) const {
     const double missed = (1 - hits) * static_cast<double>(model_.experts_used * model_.row_bytes);
     double seconds = missed / rates_.gather;
     if (plan_.answer_share == kFastestShare) {
-        // Each takes what makes both end at once; a miss at least is the device's.
-        const double misses = (1 - hits) * model_.experts_used;
-        const double share = std::min(rates_.cpu / (rates_.cpu + rates_.gather),
-                                      misses > 1 ? (misses - 1) / misses : 0.0);
-        seconds *= 1 - share;
+        seconds = missed_with_share(hits);
     } else if (plan_.answer_share > 0) {
         const double share = plan_.answer_share / 100.0;
         seconds = std::max(seconds * (1 - share), missed * share / rates_.cpu);

@@ -46,6 +46,8 @@ class Predictor {
     // That share, where every expert is picked as often; a text that keeps to its experts has more.
     double uniform_hits(uint32_t depth) const;
     double token_without_misses(uint32_t depth) const;
+    // Of what is missed, where the processor takes the fastest share.
+    double missed_with_share(double hits) const;
     // The smallest chunk for which streaming is predicted no slower than staging, with `rows` of
     // each layer's experts resident.
     uint32_t faster_streamed_from(uint32_t rows) const;

@@ -282,6 +282,8 @@ Result<Report> Engine::Impl::answer(ConversationId id, const Request& request,
     report.driver_allocations = memory.driver_allocations_after_load() - allocations;
     if (listener.on_read) listener.on_read(report);
 
+    if (core->cpu)
+        if (auto r = core->cpu->try_again(); !r) return tl::unexpected(r.error());
     Sampler sampler(request.sampling);
     for (TokenId token : tokens) sampler.note(token);
     StreamingDetokenizer detokenizer(tokenizer);

@@ -82,7 +82,7 @@ class Calibration {
             if (auto r = core_.cpu->begin(core_.plan.settings.threads, nice_); !r)
                 return tl::unexpected(r.error());
             rates.cpu = static_cast<double>(model_.facts.row_bytes) / model_.facts.layers /
-                        core_.cpu->measure(run_.arithmetic).each;
+                        (core_.cpu->measure(run_.arithmetic).each * core_.cpu->slowdown());
         }
         const auto weights = output_rate();
         if (!weights) return tl::unexpected(weights.error());
@@ -100,7 +100,7 @@ class Calibration {
         if (!second) return tl::unexpected(second.error());
         // As answers are computed: with all memory that experts may have.
         memory_.return_loan();
-        const auto token = token_alone(rates.link, rates.gather);
+        const auto token = without_share([&] { return token_alone(rates.link, rates.gather); });
         if (!token) return tl::unexpected(token.error());
         derive(rates, *first, *second, depth, *token, fewer, *part);
         return rates;
@@ -221,17 +221,29 @@ class Calibration {
         return memory_.experts().picks().bytes_copied;
     }
 
+    // A share of the processor is foretold from what it and the link do alone.
+    template <class F>
+    Result<double> without_share(F&& measure) {
+        if (!core_.cpu || !core_.cpu->shares()) return measure();
+        if (auto r = core_.cpu->suspend_shares(); !r) return tl::unexpected(r.error());
+        auto result = measure();
+        if (auto r = core_.cpu->resume_shares(); !r && result) return tl::unexpected(r.error());
+        return result;
+    }
+
     // Seconds of a token at cell 0 that misses nothing, by the line through what each of many took
-    // and copied. `gather` becomes the bytes a second of that.
+    // and copied. `gather` becomes the bytes a second of that. Each comes twice: the second time
+    // its experts are there, where a layer has room for them.
     Result<double> token_alone(double link, double& gather) {
         struct Token {
             double seconds = 0, copied = 0;
         };
         std::vector<Token> tokens;
         auto before = bytes_copied();
+        TokenId any = 0;
         for (double spent = 0; tokens.size() < 12 || (spent < kPatience && tokens.size() < 200);) {
             if (!before) return tl::unexpected(before.error());
-            const TokenId any = any_token();
+            if (tokens.size() % 2 == 0) any = any_token();
             const auto start = Clock::now();
             if (auto r = decode_step(run_, memory_.kv_base(kv_), 0, {&any, 1}, ++heat_tick_); !r)
                 return tl::unexpected(r.error());
@@ -273,10 +285,12 @@ class Calibration {
         device_.copy(gpu::StreamId::compute, place, &now, sizeof now);
         return quickest(kPatience / 4, [&] {
             for (const Layer& layer : model_.layers)
-                if (std::holds_alternative<AttentionWeights>(layer.mixer))
-                    device_.kernels().attention_decode(model_.attention, at.q,
-                                                       memory_.kv().view(place, layer.number),
-                                                       at.attention);
+                if (const auto* weights = std::get_if<AttentionWeights>(&layer.mixer))
+                    device_.kernels().rope_store_and_attend(
+                        model_.attention,
+                        {weights->q_norm, weights->k_norm, at.q,
+                         model_.facts.gated_queries ? at.pairs : nullptr, at.k, at.v},
+                        memory_.kv().view(place, layer.number), at.attention);
             return device_.synchronize(gpu::StreamId::compute);
         });
     }

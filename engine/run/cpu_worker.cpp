@@ -131,6 +131,41 @@ Result<void> CpuWorker::begin(unsigned threads, int nice) {
 }
 
 Result<void> CpuWorker::set_shares(const Shares& shares) {
+    fastest_.reset();
+    table_ = shares;
+    return put(table_);
+}
+
+CpuWorker::Shares CpuWorker::Fastest::shares() const {
+    return fastest_shares({processor.fixed * slowdown, processor.each * slowdown}, gather);
+}
+
+Result<void> CpuWorker::share_fastest(const Seconds& processor, double gather) {
+    fastest_ = Fastest{processor, gather};
+    table_ = fastest_->shares();
+    return put(table_);
+}
+
+Result<void> CpuWorker::adapt() {
+    // So many tell a slower processor from one that was kept for a moment.
+    constexpr uint32_t kEnough = 64;
+    if (!fastest_ || fastest_->requests < kEnough) return {};
+    Fastest& of = *fastest_;
+    of.slowdown = of.taken / of.foretold;
+    of.requests = 0;
+    of.foretold = of.taken = 0;
+    const Shares shares = of.shares();
+    if (shares == table_) return {};
+    table_ = shares;
+    return put(table_);
+}
+
+Result<void> CpuWorker::try_again() {
+    if (!fastest_ || any_) return {};
+    return share_fastest(fastest_->processor, fastest_->gather);
+}
+
+Result<void> CpuWorker::put(const Shares& shares) {
     any_ = std::any_of(shares.begin(), shares.end(), [](uint8_t share) { return share > 0; });
     device_.copy(gpu::StreamId::compute, memory_, shares.data(), sizeof shares);
     device_.fill(gpu::StreamId::compute, memory_ + round_up(sizeof shares, 8), 0xff,
@@ -240,9 +275,15 @@ void CpuWorker::serve(gpu::Event end, uint32_t tick, gpu::Arithmetic arithmetic)
             std::atomic_ref(request_.staged).store(asked, std::memory_order_release);
         }
         if (count > 0) {
+            const auto start = Clock::now();
             compute(layer, {request_.expert, count}, {request_.weight, count}, arithmetic);
             computed_ += count;
             std::atomic_ref(request_.answered).store(asked, std::memory_order_release);
+            if (fastest_) {
+                ++fastest_->requests;
+                fastest_->foretold += fastest_->processor.of(count);
+                fastest_->taken += seconds_since(start) + kBell;
+            }
         }
         if (layer + 1 == model_.facts.layers) return;
         polls = 1;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -62,6 +63,18 @@ class CpuWorker {
 
     // From the next step on. Errors: the device's.
     Result<void> set_shares(const Shares& shares);
+    // fastest_shares, and so again whenever requests turn out to take longer or less than foretold:
+    // while a token is computed the link and other programs use the same memory.
+    Result<void> share_fastest(const Seconds& processor, double gather);
+    // Between steps: looks at the requests that were served.
+    Result<void> adapt();
+    // Where that left the processor nothing, it is asked anew.
+    Result<void> try_again();
+    // How many times longer requests take than was measured.
+    double slowdown() const { return fastest_ ? fastest_->slowdown : 1; }
+    // No share until resume_shares.
+    Result<void> suspend_shares() { return put({}); }
+    Result<void> resume_shares() { return put(table_); }
     bool shares() const { return begun() && any_; }
 
     // Answers what the layers of the step of `tick` (gpu::DecodePlace) ask, until the last has
@@ -78,6 +91,17 @@ class CpuWorker {
     void compute(uint32_t layer, std::span<const int32_t> experts, std::span<const float> weights,
                  gpu::Arithmetic arithmetic);
 
+    Result<void> put(const Shares& shares);
+
+    // What adapt goes by, since it last looked: seconds foretold by `processor` and taken.
+    struct Fastest {
+        Seconds processor;
+        double gather = 0, slowdown = 1;
+        uint32_t requests = 0;
+        double foretold = 0, taken = 0;
+        Shares shares() const;
+    };
+
     gpu::Device& device_;
     const Model& model_;
     std::byte* const memory_;   // on the device: Shares, then the words `pending` and `staging`
@@ -85,7 +109,9 @@ class CpuWorker {
     gpu::HostBuffer ring_;      // none where nothing is to be brought
     gpu::CpuRequest& request_;  // in shared_
     float *x_, *sum_;           // [hidden] each
-    bool any_ = false;
+    Shares table_{};            // what holds unless suspended
+    bool any_ = false;          // share that the device knows is not 0
+    std::optional<Fastest> fastest_;
     uint64_t computed_ = 0;
     std::unique_ptr<gpu::Device> host_;  // null: not begun
     // For compute: of as many experts as can be asked for.

@@ -81,9 +81,10 @@ Result<void> decode_step(const RunContext& run, std::byte* kv_base, uint32_t fir
         queued = run.device.replay(*recorded);
     else
         queue_step(run, rows, complete);
-    if (queued && run.cpu && rows == 1 && !complete)
-        run.cpu->serve(run.device.record(gpu::StreamId::compute), tick, run.arithmetic);
-    return bring_output(run, rows);
+    const bool served = queued && run.cpu && rows == 1 && !complete;
+    if (served) run.cpu->serve(run.device.record(gpu::StreamId::compute), tick, run.arithmetic);
+    if (auto r = bring_output(run, rows); !r || !served) return r;
+    return run.cpu->adapt();
 }
 
 }  // namespace granary

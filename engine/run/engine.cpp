@@ -163,7 +163,7 @@ Result<void> Engine::Impl::share_with_cpu(Core& core) const {
         "each, the link %.0f us",
         facts.experts_used, shares[facts.experts_used], 1e6 * processor.each, 1e6 * gather);
     log(LogLevel::info, text);
-    return core.cpu->set_shares(shares);
+    return core.cpu->share_fastest(processor, gather);
 }
 
 RunContext Engine::Impl::context_of(const Core& core) const {

@@ -161,6 +161,62 @@ TEST(CpuWorker, WhatAnEarlierStepAskedIsNotTakenForTheNext) {
     EXPECT_EQ(at.worker->experts_computed(), 1u);
 }
 
+// A processor that takes longer than it did when it was measured is left less, or nothing; for the
+// next answer it is asked again.
+TEST(CpuWorker, SharesFollowWhatRequestsTake) {
+    SmallModel small;
+    small.layers = 2;
+    Fixture at(small);
+    uint32_t tick = 0;
+    const auto serve_steps = [&](uint32_t steps) {
+        for (uint32_t i = 0; i < steps; ++i) {
+            ++tick;
+            std::thread gpu([&] {
+                for (uint32_t layer = 0; layer < 2; ++layer) {
+                    const gpu::CpuShare share = at.worker->of_layer(layer);
+                    std::fill_n(share.x, at.model.facts.hidden, 0.5f);
+                    share.request->expert[0] = static_cast<int32_t>(i % at.model.facts.experts);
+                    share.request->weight[0] = 1;
+                    share.request->count = 1;
+                    const uint64_t number = uint64_t{tick} * gpu::CpuRequest::kLayers + layer;
+                    std::atomic_ref(share.request->asked).store(number);
+                    while (std::atomic_ref(share.request->answered).load() != number)
+                        std::this_thread::yield();
+                }
+            });
+            at.worker->serve(kNever, tick, gpu::Arithmetic::fast);
+            gpu.join();
+        }
+    };
+    // Foretold a millionth of a nanosecond, and a nanosecond over the link.
+    ASSERT_TRUE(at.worker->share_fastest({0, 1e-15}, 1e-9));
+    EXPECT_TRUE(at.worker->shares());
+    serve_steps(31);
+    ASSERT_TRUE(at.worker->adapt());
+    EXPECT_TRUE(at.worker->shares());  // 62 requests tell too little
+    EXPECT_EQ(at.worker->slowdown(), 1);
+    serve_steps(1);
+    ASSERT_TRUE(at.worker->adapt());
+    EXPECT_GT(at.worker->slowdown(), 1e6);
+    EXPECT_FALSE(at.worker->shares());
+    ASSERT_TRUE(at.worker->try_again());
+    EXPECT_TRUE(at.worker->shares());
+    EXPECT_EQ(at.worker->slowdown(), 1);
+
+    // Quicker than a link of an hour, whatever it takes; suspended it is asked for nothing.
+    ASSERT_TRUE(at.worker->share_fastest({0, 1e-3}, 3600));
+    serve_steps(32);
+    ASSERT_TRUE(at.worker->adapt());
+    EXPECT_TRUE(at.worker->shares());
+    ASSERT_TRUE(at.worker->suspend_shares());
+    EXPECT_FALSE(at.worker->shares());
+    ASSERT_TRUE(at.worker->resume_shares());
+    EXPECT_TRUE(at.worker->shares());
+    ASSERT_TRUE(at.worker->set_shares({}));
+    ASSERT_TRUE(at.worker->try_again());
+    EXPECT_FALSE(at.worker->shares());
+}
+
 TEST(CpuWorker, SharesMakeTheSlowerSideFirst) {
     // As fast as the link: half. Misses of one are the device's.
     const auto half = CpuWorker::fastest_shares({0, 50e-6}, 50e-6);
