@@ -32,7 +32,7 @@ struct StageReport {
     BenchStage stage;
     BenchResult last;  // of the runs
     Speed reading, answering;
-    TokenTimes tokens;          // of all runs
+    TokenTimes tokens;            // of all runs
     std::vector<StopTime> stops;  // likewise, the quickest first
     double predicted_reading = 0;
     double predicted_answering = 0;  // as if every expert were picked as often

@@ -231,21 +231,26 @@ double Predictor::uniform_hits(uint32_t depth) const {
     return rows_beside(uint64_t{depth} + 1, 0) / (1.0 * model_.experts);
 }
 
-// Layers miss as many experts as chance has it; of each number the processor takes those with which
-// the slower of the two is done first, and the device one at least.
+FastestShare fastest_share(uint32_t misses, const ProcessorSeconds& processor, double gather) {
+    FastestShare best{0, gather * misses};
+    for (uint32_t share = 1; share < misses; ++share) {
+        const double seconds = std::max(processor.of(share), gather * (misses - share));
+        if (seconds < best.seconds) best = {share, seconds};
+    }
+    return best;
+}
+
+// Layers miss as many experts as chance has it.
 double Predictor::missed_with_share(double hits) const {
-    constexpr double kAsked = 5e-6;  // until a request is seen, and the answer to it
     const double bytes = static_cast<double>(model_.row_bytes) / model_.layers;
-    const double gather = bytes / rates_.gather, processor = bytes / rates_.cpu;
+    const ProcessorSeconds processor{kProcessorBell, bytes / rates_.cpu};
     const uint32_t used = model_.experts_used;
     double seconds = 0;
     for (uint32_t misses = 1; misses <= used; ++misses) {
-        double least = misses * gather, chance = 1;
-        for (uint32_t share = 1; share < misses; ++share)
-            least =
-                std::min(least, std::max((misses - share) * gather, kAsked + share * processor));
+        double chance = 1;
         for (uint32_t i = 0; i < misses; ++i) chance *= (1 - hits) * (used - i) / (i + 1.0);
-        seconds += least * chance * std::pow(hits, used - misses);
+        seconds += fastest_share(misses, processor, bytes / rates_.gather).seconds * chance *
+                   std::pow(hits, used - misses);
     }
     return seconds * model_.layers;
 }

@@ -23,6 +23,22 @@ Rates rates_of(const DeviceFacts& device);
 // K and V values of a cell in all layers.
 double kv_values(const ModelFacts& model);
 
+// What the processor takes for `count` of a layer's experts.
+struct ProcessorSeconds {
+    double fixed = 0, each = 0;
+    double of(uint32_t count) const { return count ? fixed + each * count : 0; }
+};
+// Until it sees a request, and its answer is seen.
+inline constexpr double kProcessorBell = 4e-6;
+// How many of a layer's misses are the processor's, so that the slower of the two is done first,
+// and when that is; `gather`: seconds of an expert over the link. The device keeps one miss at
+// least: what it gathers refills the cache.
+struct FastestShare {
+    uint32_t experts = 0;
+    double seconds = 0;
+};
+FastestShare fastest_share(uint32_t misses, const ProcessorSeconds& processor, double gather);
+
 class Predictor {
   public:
     // `device` as the plan was made for: see facts_for. All three must outlive this. `rates`:

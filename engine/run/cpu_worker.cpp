@@ -14,8 +14,6 @@ namespace granary {
 namespace {
 
 constexpr uint32_t kMost = gpu::CpuRequest::kMost;
-// Until a request is seen and the answer to it.
-constexpr double kBell = 4e-6;
 
 // Bytes of the largest expert.
 uint64_t stride(const Model& model) {
@@ -46,14 +44,8 @@ CpuWorker::Shares CpuWorker::even_shares(uint32_t percent) {
 
 CpuWorker::Shares CpuWorker::fastest_shares(const Seconds& processor, double gather) {
     Shares shares{};
-    for (uint32_t misses = 2; misses <= kMost; ++misses) {
-        const auto seconds = [&](uint32_t share) {
-            return std::max(processor.of(share), gather * (misses - share));
-        };
-        for (uint32_t share = 1; share < misses; ++share)
-            if (seconds(share) < seconds(shares[misses]))
-                shares[misses] = static_cast<uint8_t>(share);
-    }
+    for (uint32_t misses = 0; misses <= kMost; ++misses)
+        shares[misses] = static_cast<uint8_t>(fastest_share(misses, processor, gather).experts);
     return shares;
 }
 
@@ -240,11 +232,11 @@ CpuWorker::Seconds CpuWorker::measure(gpu::Arithmetic arithmetic) {
     };
     (void)typical(kFew);  // the first ones wake the threads
     const uint32_t many = std::min(kMany, facts.experts);
-    if (many == kFew) return {kBell, typical(kFew)};
+    if (many == kFew) return {kProcessorBell, typical(kFew)};
     const double few_seconds = typical(kFew), many_seconds = typical(many);
     Seconds seconds;
     seconds.each = std::max((many_seconds - few_seconds) / (many - kFew), few_seconds / 16);
-    seconds.fixed = std::max(few_seconds - seconds.each, 0.0) + kBell;
+    seconds.fixed = std::max(few_seconds - seconds.each, 0.0) + kProcessorBell;
     return seconds;
 }
 
@@ -282,7 +274,7 @@ void CpuWorker::serve(gpu::Event end, uint32_t tick, gpu::Arithmetic arithmetic)
             if (fastest_) {
                 ++fastest_->requests;
                 fastest_->foretold += fastest_->processor.of(count);
-                fastest_->taken += seconds_since(start) + kBell;
+                fastest_->taken += seconds_since(start) + kProcessorBell;
             }
         }
         if (layer + 1 == model_.facts.layers) return;

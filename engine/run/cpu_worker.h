@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/memory/rates.h"
 #include "engine/model/model.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
@@ -22,15 +23,10 @@ class CpuWorker {
   public:
     // By number of misses in a layer, how many of them are the processor's.
     using Shares = std::array<uint8_t, gpu::CpuRequest::kMost + 1>;
-    // What `count` experts of a layer take.
-    struct Seconds {
-        double fixed = 0, each = 0;
-        double of(uint32_t count) const { return count ? fixed + each * count : 0; }
-    };
+    using Seconds = ProcessorSeconds;
     // The same percentage of any number, to the nearest.
     static Shares even_shares(uint32_t percent);
-    // Those with which the slower of the two is done first, `gather` being the seconds of an expert
-    // over the link. The device keeps one miss at least: what it gathers refills the cache.
+    // fastest_share of each number.
     static Shares fastest_shares(const Seconds& processor, double gather);
 
     // Places for experts that are brought: so many waves of a prompt's ring.

@@ -155,13 +155,13 @@ Result<void> Engine::Impl::share_with_cpu(Core& core) const {
     const double rate =
         core.memory->load_rate() > 0 ? 0.9 * core.memory->load_rate() : rates_of(core.facts).gather;
     const double gather = static_cast<double>(facts.row_bytes) / facts.layers / rate;
-    const CpuWorker::Shares shares = CpuWorker::fastest_shares(processor, gather);
     char text[160];
     std::snprintf(
         text, sizeof text,
         "of %u experts that a layer of an answer misses the processor computes %u: %.0f us "
         "each, the link %.0f us",
-        facts.experts_used, shares[facts.experts_used], 1e6 * processor.each, 1e6 * gather);
+        facts.experts_used, fastest_share(facts.experts_used, processor, gather).experts,
+        1e6 * processor.each, 1e6 * gather);
     log(LogLevel::info, text);
     return core.cpu->share_fastest(processor, gather);
 }

@@ -23,6 +23,11 @@ struct GateUpFinish {
     }
 };
 
+__device__ __forceinline__ const std::byte* load_pointer(const std::byte* const* at) {
+    return reinterpret_cast<const std::byte*>(
+        __ldcg(reinterpret_cast<const unsigned long long*>(at)));
+}
+
 // Where the matrices of a route's expert are; null: it is none of this launch. Past the L1 cache,
 // which may hold what was there.
 __device__ __forceinline__ const ExpertEntry* entry_of(const ExpertMatvec& job, uint32_t route,
@@ -53,8 +58,8 @@ class KnownMatrices {
         for (uint32_t i = 0; i < kEach; ++i) {
             const uint32_t expert = threadIdx.x + i * blockDim.x;
             if (expert >= job.choice.experts) continue;
-            gate_[i] = load(&job.entries[expert].gate);
-            up_[i] = load(&job.entries[expert].up);
+            gate_[i] = load_pointer(&job.entries[expert].gate);
+            up_[i] = load_pointer(&job.entries[expert].up);
         }
     }
     // Of all threads of a block.
@@ -69,10 +74,6 @@ class KnownMatrices {
 
   private:
     static constexpr uint32_t kEach = (kMaxExperts + kLeastMatvecThreads - 1) / kLeastMatvecThreads;
-    __device__ static const std::byte* load(const std::byte* const* at) {
-        return reinterpret_cast<const std::byte*>(
-            __ldcg(reinterpret_cast<const unsigned long long*>(at)));
-    }
     const std::byte *gate_[kEach], *up_[kEach];
 };
 
@@ -139,14 +140,14 @@ struct DownFinish {
     }
 };
 
-// behind_wait() is called then. What gate_up left becomes codes in shared memory first.
+// What gate_up left becomes codes in shared memory first. behind_wait(), of types of blocks, is
+// called once the kernels ahead have ended.
 template <bool kAny, class BehindWait>
 __device__ __forceinline__ void down(const ExpertMatvec& job, const ExpertEntry* entry,
                                      bool is_shared, uint32_t route,
                                      const BehindWait& behind_wait) {
     extern __shared__ __align__(16) std::byte memory[];
-    const auto* const weight = reinterpret_cast<const std::byte*>(
-        __ldcg(reinterpret_cast<const unsigned long long*>(&entry->down)));
+    const std::byte* const weight = load_pointer(&entry->down);
     const ExpertPart& part = job.part[is_shared];
     const Tiles tiles{weight,      weight, part.row_bytes[0], part.row_bytes[0], job.features,
                       kMatvecTile, 8,      job.cols,          blockIdx.x,        gridDim.x,
